@@ -75,6 +75,8 @@ import (
 type Config struct {
 	// Namespace of Quoin, where the Secret of a self-signed certificate is kept.
 	Namespace string
+	// WatchNamespaces are the namespaces whose accounts are served.
+	WatchNamespaces accounts.Namespaces
 	// Service is the name of the server's Service in that namespace.
 	Service string
 	// Region of the cluster.
@@ -182,7 +184,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Config, c Config, background *serving.Background) error {
-	hosts := tenants.Tenants{Reader: k8s.GetCache()}
+	hosts := tenants.Tenants{Reader: k8s.GetCache(), Namespaces: c.WatchNamespaces}
 	informer, err := informerOf(ctx, k8s.GetCache(), &v1alpha1.Deployment{})
 	if err != nil {
 		return err

@@ -69,6 +69,8 @@ const (
 type Config struct {
 	// Namespace is the namespace of the controller, with its leases and pull secrets.
 	Namespace string
+	// WatchNamespaces are the namespaces of accounts in which the controllers work.
+	WatchNamespaces tenant.Namespaces
 	// Image is the image of quoin, for the init container that fetches the model.
 	Image string
 	// Concurrency is the number of workers of each controller.
@@ -108,9 +110,13 @@ func Scheme() (*runtime.Scheme, error) {
 }
 
 // CacheOptions restrict the cache of Kubernetes' own kinds to objects that the controllers created,
-// and keep of managedFields what v1alpha1.Kinds declares.
-func CacheOptions() cache.Options {
-	managed := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{engine.LabelManagedBy: engine.ManagedBy})}
+// and keep of managedFields what v1alpha1.Kinds declares. Kubernetes' own kinds are read in the given namespaces only;
+// Quoin's in all, because hosts are unique in the cluster.
+func CacheOptions(namespaces ...string) cache.Options {
+	only := tenant.Namespaces(namespaces).Cache()
+	managed := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{engine.LabelManagedBy: engine.ManagedBy}), Namespaces: only}
+	pods := warmup.CacheOptions()
+	pods.Namespaces = only
 	options := cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -120,8 +126,11 @@ func CacheOptions() cache.Options {
 			&corev1.ServiceAccount{}:        managed,
 			&networkingv1.NetworkPolicy{}:   managed,
 			&policyv1.PodDisruptionBudget{}: managed,
-			&corev1.Pod{}:                   warmup.CacheOptions(),
+			&corev1.Pod{}:                   pods,
 		},
+	}
+	if only != nil {
+		options.ByObject[&corev1.ConfigMap{}] = cache.ByObject{Namespaces: only}
 	}
 	for _, kind := range v1alpha1.Kinds {
 		if kind.Cached.Controller == v1alpha1.WithTimes {
@@ -137,7 +146,7 @@ func Run(ctx context.Context, restConfig *rest.Config, options manager.Options, 
 	if err != nil {
 		return err
 	}
-	options.Scheme, options.Cache = scheme, CacheOptions()
+	options.Scheme, options.Cache = scheme, CacheOptions(config.WatchNamespaces...)
 	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return fmt.Errorf("set up manager: %w", err)
@@ -202,7 +211,9 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	type setUp func(ctrl.Manager, reconcile.Reconciler, controller.Options) error
 	setups := map[string]func() error{}
 	add := func(name, kind string, set setUp, r reconcile.Reconciler) {
-		setups[name] = func() error { return set(mgr, traced(config.Tracer, name, kind, r), controllerOptions(config)) }
+		setups[name] = func() error {
+			return set(mgr, traced(config.Tracer, name, kind, within(config.WatchNamespaces, r)), controllerOptions(config))
+		}
 	}
 	deploymentSetUp := func(m ctrl.Manager, r reconcile.Reconciler, o controller.Options) error {
 		return deployment.SetupWithManager(m, r, deployments, o)
@@ -217,7 +228,9 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	}
 	channels := releasechannel.Options{Namespace: config.Namespace}
 	recorder := mgr.GetEventRecorder
-	add("account", "Account", account.SetupWithManager, account.New(k, recorder(account.FieldManager), clk, account.Options{Hosts: deployments.Hosts}))
+	add("account", "Account", account.SetupWithManager, account.New(k, recorder(account.FieldManager), clk, account.Options{
+		Hosts: deployments.Hosts, WatchNamespaces: config.WatchNamespaces,
+	}))
 	add("releasechannel", "ReleaseChannel", releasechannel.SetupWithManager, releasechannel.New(k, recorder(releasechannel.FieldManager), clk, channels))
 	add("releasechannel-rollouts", "ReleaseChannel", releasechannel.SetupRollouts, releasechannel.NewRollouts(k, recorder(releasechannel.FieldManager)))
 	add("deployment", "Deployment", deploymentSetUp, deployment.New(k, recorder(deployment.FieldManager), clk, deployments))
@@ -237,6 +250,19 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 	}))
 	add("oauthintegration", "OAuthIntegration", oauthintegration.SetupWithManager, oauthintegration.New(k, recorder(oauthintegration.FieldManager), clk, allocator))
 	return setups
+}
+
+// within returns a reconciler that ignores objects in other namespaces: it may read them, but not write them.
+func within(namespaces tenant.Namespaces, next reconcile.Reconciler) reconcile.Reconciler {
+	if len(namespaces) == 0 {
+		return next
+	}
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		if request.Namespace != "" && !namespaces.Include(request.Namespace) {
+			return reconcile.Result{}, nil
+		}
+		return next.Reconcile(ctx, request)
+	})
 }
 
 // controllerOptions returns the options of one controller. Each has its own rate limiter,

@@ -123,6 +123,44 @@ func TestCacheHoldsManagedObjectsOnly(t *testing.T) {
 	}
 }
 
+// TestCacheOfNamespaces: Kubernetes' kinds are read in the given namespaces only, Quoin's in all.
+func TestCacheOfNamespaces(t *testing.T) {
+	found := 0
+	for obj, by := range CacheOptions("a", "b").ByObject {
+		_, own := obj.(v1alpha1.Object)
+		if _, a := by.Namespaces["a"]; own && by.Namespaces != nil || !own && (!a || len(by.Namespaces) != 2) {
+			t.Errorf("of %T the cache holds the namespaces %v", obj, by.Namespaces)
+		}
+		if !own {
+			found++
+		}
+	}
+	if want := 8; found != want { // with ConfigMaps, which have no options otherwise
+		t.Errorf("%d kinds of Kubernetes, want %d", found, want)
+	}
+}
+
+// TestWithin: objects in other namespaces are ignored, those without a namespace are not.
+func TestWithin(t *testing.T) {
+	var seen []string
+	next := reconcile.Func(func(_ context.Context, r reconcile.Request) (reconcile.Result, error) {
+		seen = append(seen, r.Namespace)
+		return reconcile.Result{}, nil
+	})
+	for _, namespaces := range [][]string{{"a", "b"}, nil} {
+		for _, namespace := range []string{"", "a", "c"} {
+			request := reconcile.Request{}
+			request.Namespace = namespace
+			if _, err := within(namespaces, next).Reconcile(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if want := []string{"", "a", "", "a", "c"}; !slices.Equal(seen, want) {
+		t.Errorf("reconciled %q, want %q", seen, want)
+	}
+}
+
 // TestCacheKeepsModificationTimes: of managed fields the cache keeps only the modification times
 // of users and groups.
 func TestCacheKeepsModificationTimes(t *testing.T) {

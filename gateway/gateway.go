@@ -33,6 +33,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/internal/serving/pending"
 	"github.com/quoin-dev/quoin/internal/telemetry"
+	"github.com/quoin-dev/quoin/internal/tenant"
 	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
@@ -46,6 +47,8 @@ const noTimeout = -1
 type Config struct {
 	// Namespace is quoin's own: the generated certificate is stored there.
 	Namespace string
+	// WatchNamespaces are the namespaces whose accounts are served.
+	WatchNamespaces tenant.Namespaces
 	// Service is the name of the Service in front of the replicas, in that namespace.
 	Service string
 	// HTTPS, SQL, Probes and Metrics are the endpoints to listen on.
@@ -110,14 +113,14 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	c.MaxConnections = cmp.Or(c.MaxConnections, 20_000)
 	c.MaxUnauthenticated = cmp.Or(c.MaxUnauthenticated, 1000)
 	c.MaxUnauthenticatedPerAddress = cmp.Or(c.MaxUnauthenticatedPerAddress, 100)
-	k8s, err := newCluster(restConfig)
+	k8s, err := newCluster(restConfig, c.WatchNamespaces)
 	if err != nil {
 		return err
 	}
 	ctx, background := serving.NewBackground(ctx)
 	background.Run("cache", k8s.Start)
 	h := newHandler(k8s, c)
-	w := &watch{cache: k8s.GetCache(), handler: h, pools: h.pools, change: make(chan struct{}, 1)}
+	w := &watch{cache: k8s.GetCache(), namespaces: c.WatchNamespaces, handler: h, pools: h.pools, change: make(chan struct{}, 1)}
 	starting, started := context.WithCancel(background.Context())
 	release := context.AfterFunc(ctx, started)
 	err = w.start(starting)
@@ -130,7 +133,7 @@ func Run(ctx context.Context, restConfig *clientrest.Config, c Config) error {
 	return background.End(serve(ctx, k8s, h, c, background))
 }
 
-func newCluster(restConfig *clientrest.Config) (cluster.Cluster, error) {
+func newCluster(restConfig *clientrest.Config, namespaces tenant.Namespaces) (cluster.Cluster, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -143,7 +146,9 @@ func newCluster(restConfig *clientrest.Config) (cluster.Cluster, error) {
 			DefaultTransform: cache.TransformStripManagedFields(),
 			// EndpointSlices have the labels of their Service; most in a cluster are not Quoin's.
 			ByObject: map[client.Object]cache.ByObject{
-				&discoveryv1.EndpointSlice{}: {Label: labels.SelectorFromSet(labels.Set{engine.LabelManagedBy: engine.ManagedBy})},
+				&discoveryv1.EndpointSlice{}: {
+					Label: labels.SelectorFromSet(labels.Set{engine.LabelManagedBy: engine.ManagedBy}), Namespaces: namespaces.Cache(),
+				},
 			},
 			// A read of a kind that v1alpha1.Kinds does not declare fails, rather than starting a
 			// watch without permission.

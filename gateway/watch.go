@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/gateway/route"
 	"github.com/quoin-dev/quoin/gateway/upstream"
+	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // indexService is the index of EndpointSlices by Service.
@@ -28,10 +30,12 @@ const rebuildInterval = 50 * time.Millisecond
 
 // watch updates the routing table and the pools from a cache.
 type watch struct {
-	cache   cache.Cache
-	handler *handler
-	pools   *upstream.Pools
-	change  chan struct{}
+	cache cache.Cache
+	// namespaces are those whose accounts are served.
+	namespaces tenant.Namespaces
+	handler    *handler
+	pools      *upstream.Pools
+	change     chan struct{}
 }
 
 // start adds the event handlers, waits for the caches to sync and builds the first table.
@@ -144,8 +148,9 @@ func (w *watch) rebuild(ctx context.Context) error {
 			return fmt.Errorf("list %T: %w", list, err)
 		}
 	}
+	served := slices.DeleteFunc(accounts.Items, func(a v1alpha1.Account) bool { return !w.namespaces.Include(a.Spec.Namespace) })
 	table := route.NewTable(route.Objects{
-		Accounts: accounts.Items, Deployments: deployments.Items, Environments: environments.Items, Branches: branches.Items,
+		Accounts: served, Deployments: deployments.Items, Environments: environments.Items, Branches: branches.Items,
 	})
 	w.handler.table.Store(table)
 	w.handler.limits.prune(table.Has)

@@ -53,6 +53,8 @@ const (
 	ReasonNamespaceTaken = "NamespaceTaken"
 	// ReasonNamespaceReserved: the namespace is that of Quoin itself.
 	ReasonNamespaceReserved = "NamespaceReserved"
+	// ReasonNamespaceNotWatched: Quoin is restricted to other namespaces.
+	ReasonNamespaceNotWatched = "NamespaceNotWatched"
 	// ReasonHostTaken: another account or deployment holds the host, or it is below the data domain of
 	// another account.
 	ReasonHostTaken = "HostTaken"

@@ -42,7 +42,11 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // Tenants finds accounts in a cache with the indexes.
-type Tenants struct{ Reader client.Reader }
+type Tenants struct {
+	Reader client.Reader
+	// Namespaces are those whose accounts are served.
+	Namespaces tenant.Namespaces
+}
 
 // ByHost returns the account with a host, with or without port; nil if there is none. Of several
 // accounts with the same host it returns the oldest.
@@ -82,10 +86,10 @@ func (t Tenants) ByName(ctx context.Context, name string) (*v1alpha1.Account, er
 	return t.served(ctx, account)
 }
 
-// served returns nil for an account that is being deleted, or whose namespace belongs to an older
-// account, whose objects it must not expose.
+// served returns nil for an account that is being deleted, with a namespace that Quoin does not work in, or whose
+// namespace belongs to an older account, whose objects it must not expose.
 func (t Tenants) served(ctx context.Context, account *v1alpha1.Account) (*v1alpha1.Account, error) {
-	if account == nil || !account.DeletionTimestamp.IsZero() {
+	if account == nil || !account.DeletionTimestamp.IsZero() || !t.Namespaces.Include(account.Spec.Namespace) {
 		return nil, nil
 	}
 	owner, err := tenant.Of(ctx, t.Reader, account.Spec.Namespace)

@@ -59,7 +59,7 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 		return f, err
 	}
 	c.Region.Title = cmp.Or(c.Region.Title, c.Region.Name)
-	c.Namespace, c.Service = f.namespace, f.service
+	c.Namespace, c.Service, c.WatchNamespaces = f.namespace, f.service, f.watchNamespaces
 	c.HTTPS, c.Probes, c.Metrics = f.endpoints()
 	c.CertFile, c.KeyFile, c.TrustedProxies = f.certFile, f.keyFile, f.networks
 	c.RequestsPerSecond, c.Burst, c.ShutdownDelay = f.requestsPerSecond, f.burst, f.shutdownDelay

@@ -63,6 +63,7 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 	fs.StringVar(&f.config.DbtImage, "dbt-image", "", "`image` with dbt, for dbt syncs of Git repositories; needs --repository-url and the RoleBinding quoin-account-controller in the accounts' namespaces; none when empty")
 	fs.StringVar(&f.config.Region, "region", "local", "`name` of the region of this cluster, for subjects of OpenID Connect tokens: that of quoin apiserver")
 	fs.BoolVar(&f.config.WarmUp, "warm-up", false, "API pods compile their data model before they are ready; needs the RoleBinding quoin-account in the accounts' namespaces")
+	registerWatchNamespaces(fs, &f.config.WatchNamespaces)
 	f.tracing.register(fs)
 	f.log.register(fs)
 	err := parse(fs, args, f.validate)
@@ -86,7 +87,7 @@ func (f *controllerFlags) validate() string {
 	case f.sqlPort < 1 || f.sqlPort > 65535:
 		return fmt.Sprintf("--sql-port is %d, must be from 1 to 65535", f.sqlPort)
 	}
-	return f.tracing.validate()
+	return cmp.Or(checkWatchNamespaces(f.config.WatchNamespaces, f.config.Namespace), f.tracing.validate())
 }
 
 // isOrigin reports whether a text is an HTTPS URL without a path.

@@ -20,6 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/masking"
 	"github.com/quoin-dev/quoin/internal/processors"
 	"github.com/quoin-dev/quoin/internal/telemetry"
+	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 func newFlagSet(name string, stderr io.Writer) *flag.FlagSet {
@@ -30,6 +31,25 @@ func newFlagSet(name string, stderr io.Writer) *flag.FlagSet {
 
 func registerKubeconfig(fs *flag.FlagSet, to *string) {
 	fs.StringVar(to, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig `file`; the pod's service account when empty")
+}
+
+// registerWatchNamespaces adds the flag that restricts a subcommand to namespaces. The caller checks them.
+func registerWatchNamespaces(fs *flag.FlagSet, to *tenant.Namespaces) {
+	fs.Func("watch-namespaces", "`namespaces` of accounts, separated by commas, to which quoin is restricted; the same for all subcommands; all when empty", func(text string) error {
+		*to = nil
+		if text != "" {
+			*to = strings.Split(text, ",")
+		}
+		return nil
+	})
+}
+
+// checkWatchNamespaces returns the problem with the namespaces, or ""; own is that of quoin itself.
+func checkWatchNamespaces(namespaces tenant.Namespaces, own string) string {
+	if err := namespaces.Check(own); err != nil {
+		return "--watch-namespaces: " + err.Error()
+	}
+	return ""
 }
 
 // parse parses and validates the flags, and prints the error.

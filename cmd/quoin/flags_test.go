@@ -36,6 +36,10 @@ func TestControllerInvalidUsage(t *testing.T) {
 		"not a boolean":      {[]string{"--allow-insecure-git=yes"}, []string{`"yes"`, "-allow-insecure-git"}},
 		"flag without value": {[]string{"--namespace"}, []string{"-namespace"}},
 		"empty concurrency":  {[]string{"--concurrency="}, []string{"-concurrency"}},
+		"namespace":          {[]string{"--watch-namespaces=Tenant"}, []string{`--watch-namespaces: "Tenant" is not the name of a namespace`}},
+		"empty namespace":    {[]string{"--watch-namespaces=a,"}, []string{`--watch-namespaces: "" is not the name of a namespace`}},
+		"namespace twice":    {[]string{"--watch-namespaces=a,b,a"}, []string{`--watch-namespaces: "a" is listed twice`}},
+		"own namespace":      {[]string{"--namespace=quoin", "--watch-namespaces=a,quoin"}, []string{`--watch-namespaces: "quoin" is the namespace of Quoin itself`}},
 		"integer overflow":   {[]string{"--concurrency=99999999999999999999"}, []string{"-concurrency"}},
 	}
 	for name, tc := range cases {
@@ -113,8 +117,8 @@ func TestFlags(t *testing.T) {
 		"defaults":    {nil, []string{"--quoin-image=quoin:v1"}, controllers.Config{Namespace: "quoin-system", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10, Region: "local", SQLPort: 5432}},
 		"environment": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"}, nil, controllers.Config{Namespace: "ops", Image: "quoin:v1", Concurrency: 10, MaxRollouts: 10, Region: "local", SQLPort: 5432}},
 		"flags take precedence": {map[string]string{"POD_NAMESPACE": "ops", "QUOIN_IMAGE": "quoin:v1"},
-			[]string{"--namespace=custom", "--quoin-image", "quoin:v2", "-concurrency", "1", "--max-concurrent-rollouts=0", "--allow-insecure-git", "--warm-up", "--sql-port=15432", "--repository-url=https://quoin:8443"},
-			controllers.Config{Namespace: "custom", Image: "quoin:v2", Concurrency: 1, AllowInsecureGit: true, WarmUp: true, Region: "local", SQLPort: 15432, RepositoryURL: "https://quoin:8443"}},
+			[]string{"--namespace=custom", "--quoin-image", "quoin:v2", "-concurrency", "1", "--max-concurrent-rollouts=0", "--allow-insecure-git", "--warm-up", "--sql-port=15432", "--repository-url=https://quoin:8443", "--watch-namespaces=a,b"},
+			controllers.Config{Namespace: "custom", WatchNamespaces: []string{"a", "b"}, Image: "quoin:v2", Concurrency: 1, AllowInsecureGit: true, WarmUp: true, Region: "local", SQLPort: 15432, RepositoryURL: "https://quoin:8443"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func parseGatewayFlags(args []string, stderr io.Writer) (*gatewayFlags, error) {
 		return f, err
 	}
 	c := &f.config
-	c.Namespace, c.Service = f.namespace, f.service
+	c.Namespace, c.Service, c.WatchNamespaces = f.namespace, f.service, f.watchNamespaces
 	c.HTTPS, c.Probes, c.Metrics = f.endpoints()
 	c.SQL = serving.Endpoint{Address: f.sql}
 	c.CertFile, c.KeyFile, c.TrustedProxies = f.certFile, f.keyFile, f.networks

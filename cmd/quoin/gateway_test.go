@@ -29,6 +29,7 @@ func TestGatewayInvalidUsage(t *testing.T) {
 		"negative wait":     {[]string{"--wait-timeout=-1s"}, "--wait-timeout and --max-waiting must be 0 or more"},
 		"no drain":          {[]string{"--drain-timeout=0"}, "--drain-timeout more than 0"},
 		"host, no network":  {[]string{"--trusted-proxies=10.0.0.1"}, `"10.0.0.1" is not a network such as 10.0.0.0/8`},
+		"own namespace":     {[]string{"--watch-namespaces=quoin-system"}, `--watch-namespaces: "quoin-system" is the namespace of Quoin itself`},
 		"unknown log level": {[]string{"--log-level=loud"}, `--log-level is "loud"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,12 +46,12 @@ func TestGatewayInvalidUsage(t *testing.T) {
 
 func TestGatewayFlags(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "")
-	f, err := parseGatewayFlags([]string{"--trusted-proxies=10.0.0.0/8", "--bind-address=:1", "--sql-bind-address=0"}, io.Discard)
+	f, err := parseGatewayFlags([]string{"--trusted-proxies=10.0.0.0/8", "--bind-address=:1", "--sql-bind-address=0", "--watch-namespaces=a"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := f.config
-	if !slices.Equal(c.TrustedProxies, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}) || c.HTTPS.Address != ":1" || c.SQL.Address != "0" ||
+	if !slices.Equal(c.TrustedProxies, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}) || c.HTTPS.Address != ":1" || !slices.Equal(c.WatchNamespaces, []string{"a"}) || c.SQL.Address != "0" ||
 		c.RequestsPerSecond != 100 || c.MaxConnections != 20_000 || c.MaxUnauthenticated != 1000 || c.MaxUnauthenticatedPerAddress != 100 ||
 		c.Burst != 200 || c.WaitTimeout != 30*time.Second || c.Namespace != "quoin-system" || c.Service != "quoin-gateway" {
 		t.Errorf("%+v", c)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/tenant"
 	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
@@ -28,6 +29,7 @@ type listenerFlags struct {
 	requestsPerSecond      float64
 	burst                  int
 	shutdownDelay          time.Duration
+	watchNamespaces        tenant.Namespaces
 	tracing                tracingFlags
 	log                    logFlags
 }
@@ -52,6 +54,7 @@ func (l *listenerFlags) register(fs *flag.FlagSet, usage listenerUsage) {
 	fs.Float64Var(&l.requestsPerSecond, "requests-per-second", 100, "average `requests` per second, "+usage.limits)
 	fs.IntVar(&l.burst, "burst", 200, "burst of `requests`, "+usage.limits)
 	fs.DurationVar(&l.shutdownDelay, "shutdown-delay", 5*time.Second, "`duration` for which requests are accepted after /readyz fails at shutdown")
+	registerWatchNamespaces(fs, &l.watchNamespaces)
 	l.tracing.register(fs)
 	l.log.register(fs)
 }
@@ -67,7 +70,7 @@ func (l *listenerFlags) validate(own string) string {
 	case own != "":
 		return own
 	}
-	if problem := l.tracing.validate(); problem != "" {
+	if problem := cmp.Or(checkWatchNamespaces(l.watchNamespaces, l.namespace), l.tracing.validate()); problem != "" {
 		return problem
 	}
 	var err error

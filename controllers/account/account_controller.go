@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,6 +37,8 @@ const FieldManager = "quoin-account"
 type Options struct {
 	// Hosts makes hosts unique. Its namespace is that of Quoin itself, which no account may have.
 	Hosts claims.Hosts
+	// WatchNamespaces are the namespaces that accounts may have.
+	WatchNamespaces tenant.Namespaces
 }
 
 type accountReconciler struct{ Options }
@@ -141,12 +144,18 @@ func (r *accountReconciler) withRoles(ctx context.Context, s *reconciler.Scope[*
 	return done
 }
 
-// checkNamespace returns the outcome if the account may not have its namespace: it is Quoin's own, or
-// that of an older account.
+// checkNamespace returns the outcome if the account may not have its namespace: it is Quoin's own, one in which Quoin does
+// not work, or that of an older account.
 func (r *accountReconciler) checkNamespace(acct *v1alpha1.Account, all []v1alpha1.Account) *reconciler.Outcome {
 	if acct.Spec.Namespace == r.Hosts.Namespace {
 		o := reconciler.Stalled(v1alpha1.ReasonNamespaceReserved, fmt.Sprintf(
 			"spec.namespace: %q is the namespace of Quoin itself; create another Account with a namespace of its own", acct.Spec.Namespace))
+		return &o
+	}
+	if !r.WatchNamespaces.Include(acct.Spec.Namespace) {
+		o := reconciler.Stalled(v1alpha1.ReasonNamespaceNotWatched, fmt.Sprintf(
+			"spec.namespace: this installation of Quoin is restricted to other namespaces than %q; add it to watchNamespaces of the chart, "+
+				"or create another Account with one of %s", acct.Spec.Namespace, strings.Join(r.WatchNamespaces, ", ")))
 		return &o
 	}
 	for i := range all {

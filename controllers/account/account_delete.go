@@ -49,6 +49,11 @@ func (r *accountReconciler) teardown(ctx context.Context, s *reconciler.Scope[*v
 		}
 		return reconciler.Progressing(v1alpha1.ReasonTerminating, "All objects of the account are deleted")
 	}
+	if !r.WatchNamespaces.Include(acct.Spec.Namespace) {
+		return reconciler.Stalled(v1alpha1.ReasonNamespaceNotWatched, fmt.Sprintf(
+			"%s is not deleted: this installation of Quoin may not write in namespace %q; delete the objects of the account there, "+
+				"or add the namespace to watchNamespaces of the chart", remaining, acct.Spec.Namespace)).RequeueIn(teardownInterval)
+	}
 	if s.Clock.Since(acct.DeletionTimestamp.Time) > teardownTimeout {
 		return reconciler.Stalled(v1alpha1.ReasonTerminating, fmt.Sprintf(
 			"%s is not deleted: check its metadata.finalizers and remove those that block it", remaining)).RequeueIn(teardownInterval)
@@ -81,14 +86,15 @@ func (r *accountReconciler) deleteObjects(ctx context.Context, s *reconciler.Sco
 		if err := s.Live().List(ctx, list, client.InNamespace(acct.Spec.Namespace)); err != nil {
 			return "", fmt.Errorf("list objects of account %q: %w", acct.Name, err)
 		}
-		if remaining, err = deleteItems(ctx, s, list, remaining); err != nil {
+		if remaining, err = r.deleteItems(ctx, s, list, remaining); err != nil {
 			return "", err
 		}
 	}
 	return remaining, nil
 }
 
-func deleteItems(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account], list client.ObjectList, remaining string) (string, error) {
+// deleteItems deletes the objects of a list, unless Quoin may not write in their namespace.
+func (r *accountReconciler) deleteItems(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account], list client.ObjectList, remaining string) (string, error) {
 	err := meta.EachListItem(list, func(o runtime.Object) error {
 		item, ok := o.(client.Object)
 		if !ok {
@@ -97,7 +103,7 @@ func deleteItems(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account], li
 		if remaining == "" {
 			remaining = strings.TrimPrefix(fmt.Sprintf("%T", item), "*v1alpha1.") + " " + item.GetName()
 		}
-		if !item.GetDeletionTimestamp().IsZero() {
+		if !item.GetDeletionTimestamp().IsZero() || !r.WatchNamespaces.Include(item.GetNamespace()) {
 			return nil
 		}
 		return client.IgnoreNotFound(s.Delete(ctx, item))

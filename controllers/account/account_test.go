@@ -69,8 +69,9 @@ func TestNamespaceConflicts(t *testing.T) {
 		"same second":       {account("self", 1, in("ns")), account("other", 1, in("ns")), "NamespaceTaken", `"other"`},
 		"itself":            {account("self", 5), account("self", 5), "", ""},
 		"that of Quoin":     {account("self", 1, in(quoin)), account("other", 5), "NamespaceReserved", `spec.namespace: "quoin-system" is the namespace of Quoin itself`},
+		"not watched":       {account("self", 1, in("elsewhere")), account("other", 5), "NamespaceNotWatched", `restricted to other namespaces than "elsewhere"; add it to watchNamespaces`},
 	}
-	r := &accountReconciler{Options{Hosts: claims.Hosts{Namespace: quoin}}}
+	r := &accountReconciler{Options{Hosts: claims.Hosts{Namespace: quoin}, WatchNamespaces: tenant.Namespaces{"self", "ns", quoin}}}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := r.checkNamespace(tc.self, []v1alpha1.Account{*tc.self, *tc.other})

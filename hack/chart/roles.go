@@ -66,7 +66,7 @@ type role struct {
 		Namespace string            `json:"namespace"`
 		Labels    map[string]string `json:"labels"`
 	} `json:"metadata"`
-	Rules []map[string][]string `json:"rules"`
+	Rules []rule `json:"rules"`
 }
 
 // generateRoles writes the roles in config as templates.
@@ -149,7 +149,7 @@ func (r role) write(out *strings.Builder, component string) error {
 	}
 	scope := `(dict "root" .)`
 	if component != "" {
-		scope = fmt.Sprintf(`(dict "root" . "component" %q)`, component)
+		scope = componentScope(component)
 	}
 	fmt.Fprintf(out, "  labels:\n    {{- include \"quoin.labels\" %s | nindent 4 }}\n", scope)
 	for label, value := range r.Metadata.Labels {
@@ -158,10 +158,8 @@ func (r role) write(out *strings.Builder, component string) error {
 		}
 		fmt.Fprintf(out, "    {{- if .Values.rbac.userRoles.aggregate }}\n    %s: %q\n    {{- end }}\n", label, value)
 	}
-	rules, err := yaml.Marshal(map[string]any{"rules": r.Rules})
-	if err != nil {
-		return err
+	if component != "" {
+		return r.writeComponentRules(out, component)
 	}
-	out.Write(rules)
-	return nil
+	return writeRules(out, r.Rules)
 }

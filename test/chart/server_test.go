@@ -294,7 +294,7 @@ func (c *cluster) createAccount(t *testing.T) *unstructured.Unstructured {
 	return account
 }
 
-// permission is a verb on a resource that a ServiceAccount has or does not have.
+// permission is a verb on a resource that a ServiceAccount has or does not have, such as deployments.apps or deployments of Quoin.
 type permission struct {
 	namespace, resource, verb string
 	allowed                   bool
@@ -305,9 +305,13 @@ func (c *cluster) wantPermissions(t *testing.T, account string, permissions ...p
 	t.Helper()
 	for _, r := range permissions {
 		resource, subresource, _ := strings.Cut(r.resource, "/")
-		group := "platform.quoin.dev"
-		if resource == "secrets" {
+		resource, group, found := strings.Cut(resource, ".")
+		switch {
+		case found:
+		case resource == "secrets" || resource == "pods":
 			group = ""
+		default:
+			group = "platform.quoin.dev"
 		}
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:   "system:serviceaccount:" + releaseNamespace + ":" + account,

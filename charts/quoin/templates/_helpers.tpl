@@ -132,8 +132,26 @@ cluster). The rest is in the folder components and in _pods.tpl and _services.tp
 - --tls-key-file=/etc/quoin/tls/tls.key
 {{- end }}
 {{- end }}
+{{- with include "quoin.namespaces.args" .root }}
+{{ . }}
+{{- end }}
 {{- with include "quoin.tracing.args" .root }}
 {{ . }}
+{{- end }}
+{{- end }}
+
+{{- /* The argument for the namespaces, of all components. */}}
+{{- define "quoin.namespaces.args" -}}
+{{- with .Values.watchNamespaces }}
+{{- if has (include "quoin.namespace" $) . }}
+{{- fail (printf "watchNamespaces must not contain %s, the namespace of Quoin itself, which no account may have" (include "quoin.namespace" $)) }}
+{{- end }}
+{{- range $.Values.accountNamespaces }}
+{{- if not (has . $.Values.watchNamespaces) }}
+{{- fail (printf "accountNamespaces contains %s, which watchNamespaces does not contain: Quoin would not work there" .) }}
+{{- end }}
+{{- end -}}
+- --watch-namespaces={{ join "," . }}
 {{- end }}
 {{- end }}
 

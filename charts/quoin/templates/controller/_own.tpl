@@ -27,6 +27,9 @@ args:
   {{- with $.Values.dbt.image }}
   - {{ printf "--dbt-image=%s" . | quote }}
   {{- end }}
+  {{- with include "quoin.namespaces.args" $ }}
+  {{- . | nindent 2 }}
+  {{- end }}
   {{- with include "quoin.tracing.args" $ }}
   {{- . | nindent 2 }}
   {{- end }}
