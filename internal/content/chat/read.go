@@ -1,0 +1,115 @@
+package chat
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+const threadColumns = "id, deployment_uid, agent_id, chat_id, owner, title, last_sort, run_id, created_at, updated_at"
+
+type scanner interface{ Scan(values ...any) error }
+
+func scanThread(row scanner) (*Thread, error) {
+	t := &Thread{}
+	var created, updated int64
+	if err := row.Scan(&t.ID, &t.deploymentUID, &t.Agent, &t.ChatID, &t.Owner, &t.Title, &t.LastSort, &t.RunID, &created, &updated); err != nil {
+		return nil, err
+	}
+	t.CreatedAt, t.UpdatedAt = timeOf(created), timeOf(updated)
+	return t, nil
+}
+
+func timeOf(micro int64) time.Time {
+	if micro == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micro).UTC()
+}
+
+func findThread(ctx context.Context, q store.Querier, accountUID string, agent int64, chatID string) (*Thread, error) {
+	const query = "SELECT " + threadColumns + " FROM chat_thread WHERE account_uid = $1 AND agent_id = $2 AND chat_id = $3"
+	t, err := scanThread(q.QueryRowContext(ctx, query, accountUID, agent, chatID))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ErrUnknown
+	}
+	return t, err
+}
+
+const runColumns = "id, message_id, state, after_sort, last_sort, created_at, ended_at"
+
+func findRun(ctx context.Context, q store.Querier, accountUID string, thread int64, messageID string) (*Run, error) {
+	const query = "SELECT " + runColumns + " FROM chat_run WHERE account_uid = $1 AND thread_id = $2 AND message_id = $3"
+	return scanRun(q.QueryRowContext(ctx, query, accountUID, thread, messageID))
+}
+
+func scanRun(row scanner) (*Run, error) {
+	r := &Run{}
+	var created, ended int64
+	err := row.Scan(&r.ID, &r.MessageID, &r.State, &r.After, &r.Last, &created, &ended)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, ErrUnknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.CreatedAt, r.EndedAt = timeOf(created), timeOf(ended)
+	return r, nil
+}
+
+// Find returns the thread of a chat. The errors are ErrUnknown and ErrForeign.
+func (t *Threads) Find(ctx context.Context, accountUID string, agent int64, chatID, owner string) (found *Thread, err error) {
+	err = t.DB.Read(ctx, func(q store.Querier) error {
+		found, err = findThread(ctx, q, accountUID, agent, chatID)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find a chat: %w", err)
+	}
+	if found.Owner != owner {
+		return nil, ErrForeign
+	}
+	return found, nil
+}
+
+// Run returns a run of a thread. The error is ErrUnknown if there is none.
+func (t *Threads) Run(ctx context.Context, accountUID string, thread, run int64) (found *Run, err error) {
+	err = t.DB.Read(ctx, func(q store.Querier) error {
+		const query = "SELECT " + runColumns + " FROM chat_run WHERE account_uid = $1 AND thread_id = $2 AND id = $3"
+		found, err = scanRun(q.QueryRowContext(ctx, query, accountUID, thread, run))
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find a run: %w", err)
+	}
+	return found, nil
+}
+
+// Lines returns the lines of a thread after a sort, at most a number of them.
+func (t *Threads) Lines(ctx context.Context, accountUID string, thread, after int64, limit int) (lines []Line, err error) {
+	err = t.DB.Read(ctx, func(q store.Querier) error {
+		lines = nil
+		const query = "SELECT sort, body FROM chat_line WHERE account_uid = $1 AND thread_id = $2 AND sort > $3 ORDER BY sort LIMIT $4"
+		rows, err := q.QueryContext(ctx, query, accountUID, thread, after, limit)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var l Line
+			if err := rows.Scan(&l.Sort, &l.Body); err != nil {
+				return err
+			}
+			lines = append(lines, l)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read a chat: %w", err)
+	}
+	return lines, nil
+}

@@ -1,0 +1,356 @@
+package chat
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// Message is a message that begins a run.
+type Message struct {
+	// Agent is the number of the agent; ChatID the id of the chat, of which there may be no thread yet; Owner the author.
+	Agent  int64
+	ChatID string
+	Owner  string
+	// ID is the idempotency key.
+	ID string
+	// Title is that of a new thread.
+	Title string
+}
+
+// RunLease is the right to append to a run. It is not safe for concurrent use.
+type RunLease struct {
+	Account  store.Account
+	Thread   int64
+	Run      int64
+	Agent    int64
+	ChatID   string
+	Owner    string
+	LastSort int64
+	// Abort reports whether the run shall end, as of the last call with the lease.
+	Abort bool
+
+	deploymentUID, holder string
+}
+
+// Begin begins a run for a message, in its thread, which is created if there is none. If there is a run for the message already,
+// in progress or ended, it returns that one without a lease. The errors are ErrForeign, ErrInProgress and ErrFull.
+func (t *Threads) Begin(ctx context.Context, s content.Scope, m Message, holder string) (thread *Thread, run *Run, lease *RunLease, err error) {
+	if err := m.check(); err != nil {
+		return nil, nil, nil, err
+	}
+	var rejected error
+	err = t.DB.Tx(ctx, func(tx *store.Tx) (err error) {
+		thread, run, lease, rejected = nil, nil, nil, nil
+		if err := tx.LockDeployment(ctx, s.Account, s.Deployment); err != nil {
+			return err
+		}
+		thread, err = findThread(ctx, tx, s.Account.UID, m.Agent, m.ChatID)
+		if errors.Is(err, ErrUnknown) {
+			thread, err = t.insertThread(ctx, tx, s, m)
+		}
+		if err != nil {
+			return err
+		}
+		if run, err = findRun(ctx, tx, s.Account.UID, thread.ID, m.ID); errors.Is(err, ErrUnknown) {
+			run, err = nil, nil
+		}
+		switch {
+		case err != nil:
+		case thread.Owner != m.Owner:
+			rejected = ErrForeign
+		case run != nil:
+		case thread.RunID != 0:
+			rejected = ErrInProgress
+		case thread.LastSort >= MaxLines:
+			rejected = ErrFull
+		default:
+			run, lease, err = t.insertRun(ctx, tx, s.Account, thread, m, holder)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("begin a run: %w", err)
+	}
+	if rejected != nil {
+		return nil, nil, nil, rejected
+	}
+	return thread, run, lease, nil
+}
+
+func (m *Message) check() error {
+	for field, value := range map[string]string{"chatId": m.ChatID, "messageId": m.ID, "owner": m.Owner} {
+		if value == "" || len(value) > MaxID || strings.ContainsRune(value, 0) {
+			return content.Errorf(content.Invalid, "%s: must have 1 to %d bytes, none of which is 0", field, MaxID)
+		}
+	}
+	return nil
+}
+
+func (t *Threads) insertThread(ctx context.Context, tx *store.Tx, s content.Scope, m Message) (*Thread, error) {
+	id, err := tx.NextID(ctx, s.Account.UID, "chat_thread")
+	if err != nil {
+		return nil, err
+	}
+	now := t.now()
+	title := strings.ReplaceAll(m.Title, "\x00", "")
+	title = strings.ToValidUTF8(title[:min(len(title), MaxTitle)], "")
+	const insert = `INSERT INTO chat_thread (account_uid, deployment_uid, id, agent_id, chat_id, owner, title, last_sort, run_id, holder, lease_until, abort, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, '', 0, 0, $8, $8)`
+	_, err = tx.ExecContext(ctx, insert, s.Account.UID, s.Deployment.UID, id, m.Agent, m.ChatID, m.Owner, title, now.UnixMicro())
+	return &Thread{ID: id, Agent: m.Agent, ChatID: m.ChatID, Owner: m.Owner, Title: title, CreatedAt: now, UpdatedAt: now, deploymentUID: s.Deployment.UID}, err
+}
+
+func (t *Threads) insertRun(ctx context.Context, tx *store.Tx, a store.Account, thread *Thread, m Message, holder string) (*Run, *RunLease, error) {
+	id, err := tx.NextID(ctx, a.UID, "chat_run")
+	if err != nil {
+		return nil, nil, err
+	}
+	now := t.now()
+	const insert = `INSERT INTO chat_run (account_uid, deployment_uid, thread_id, id, message_id, after_sort, last_sort, state, created_at, ended_at)
+		VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, 0)`
+	if _, err := tx.ExecContext(ctx, insert, a.UID, thread.deploymentUID, thread.ID, id, m.ID, thread.LastSort, string(Running), now.UnixMicro()); err != nil {
+		return nil, nil, err
+	}
+	const update = `UPDATE chat_thread SET run_id = $3, holder = $4, lease_until = $5, abort = 0, updated_at = $6 WHERE account_uid = $1 AND id = $2`
+	if _, err := tx.ExecContext(ctx, update, a.UID, thread.ID, id, holder, now.Add(Lease).UnixMicro(), now.UnixMicro()); err != nil {
+		return nil, nil, err
+	}
+	thread.RunID, thread.UpdatedAt = id, now
+	return &Run{ID: id, MessageID: m.ID, State: Running, After: thread.LastSort, CreatedAt: now}, leaseOf(a, thread, holder), nil
+}
+
+func leaseOf(a store.Account, thread *Thread, holder string) *RunLease {
+	return &RunLease{
+		Account: a, Thread: thread.ID, Run: thread.RunID, Agent: thread.Agent, ChatID: thread.ChatID, Owner: thread.Owner, LastSort: thread.LastSort,
+		deploymentUID: thread.deploymentUID, holder: holder,
+	}
+}
+
+// Append adds lines to a run and renews its lease. The sort of the first one is l.LastSort+1. It does not wait for the disk: if the
+// database server fails, lines may be lost, and the run with them. Append may be called again with the same lines after an error
+// other than ErrLost.
+func (t *Threads) Append(ctx context.Context, l *RunLease, bodies ...[]byte) error {
+	return t.append(ctx, l, t.DB.TxAsync, bodies, "")
+}
+
+// End adds the last lines of a run, whose state must not be Running, and ends it. It may be called again as Append may.
+func (t *Threads) End(ctx context.Context, l *RunLease, state State, bodies ...[]byte) error {
+	return t.append(ctx, l, t.DB.Tx, bodies, state)
+}
+
+func (t *Threads) append(ctx context.Context, l *RunLease, transact func(context.Context, func(*store.Tx) error) error, bodies [][]byte, end State) error {
+	var lost, abort bool
+	last := l.LastSort + int64(len(bodies))
+	err := transact(ctx, func(tx *store.Tx) (err error) {
+		now := t.now()
+		const update = `UPDATE chat_thread SET last_sort = $6, lease_until = $7, updated_at = $8
+			WHERE account_uid = $1 AND id = $2 AND run_id = $3 AND holder = $4 AND last_sort = $5 RETURNING abort`
+		err = tx.QueryRowContext(ctx, update, l.Account.UID, l.Thread, l.Run, l.holder, l.LastSort, last, now.Add(Lease).UnixMicro(), now.UnixMicro()).Scan(&abort)
+		if lost = errors.Is(err, sql.ErrNoRows); lost {
+			lost, err = l.isLost(ctx, tx, last, end)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		for first := 0; first < len(bodies); first += insertBatch {
+			if err := insertLines(ctx, tx, l, int64(first), bodies[first:min(first+insertBatch, len(bodies))]); err != nil {
+				return err
+			}
+		}
+		if end == "" {
+			return nil
+		}
+		return l.end(ctx, tx, end, last, now.UnixMicro())
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("append to a chat: %w", err)
+	case lost:
+		return ErrLost
+	}
+	l.LastSort, l.Abort = last, abort
+	return nil
+}
+
+func (l *RunLease) end(ctx context.Context, tx *store.Tx, state State, last, now int64) error {
+	const endRun = `UPDATE chat_run SET state = $4, last_sort = $5, ended_at = $6 WHERE account_uid = $1 AND thread_id = $2 AND id = $3`
+	if _, err := tx.ExecContext(ctx, endRun, l.Account.UID, l.Thread, l.Run, string(state), last, now); err != nil {
+		return err
+	}
+	const endLease = `UPDATE chat_thread SET run_id = 0, holder = '', lease_until = 0, abort = 0 WHERE account_uid = $1 AND id = $2`
+	_, err := tx.ExecContext(ctx, endLease, l.Account.UID, l.Thread)
+	return err
+}
+
+// isLost reports whether lines were not stored because another replica has the run. Otherwise an earlier call, whose outcome was
+// unknown, has stored them.
+func (l *RunLease) isLost(ctx context.Context, tx *store.Tx, last int64, end State) (bool, error) {
+	if end != "" {
+		var state string
+		var sort int64
+		const query = "SELECT state, last_sort FROM chat_run WHERE account_uid = $1 AND thread_id = $2 AND id = $3"
+		err := tx.QueryRowContext(ctx, query, l.Account.UID, l.Thread, l.Run).Scan(&state, &sort)
+		if errors.Is(err, sql.ErrNoRows) {
+			return true, nil
+		}
+		return State(state) != end || sort != last, err
+	}
+	var run, sort int64
+	var holder string
+	const query = "SELECT run_id, holder, last_sort FROM chat_thread WHERE account_uid = $1 AND id = $2"
+	err := tx.QueryRowContext(ctx, query, l.Account.UID, l.Thread).Scan(&run, &holder, &sort)
+	if errors.Is(err, sql.ErrNoRows) {
+		return true, nil
+	}
+	return run != l.Run || holder != l.holder || sort != last, err
+}
+
+// insertLines inserts lines, the first of which is at an offset after the last one that is stored.
+func insertLines(ctx context.Context, tx *store.Tx, l *RunLease, offset int64, bodies [][]byte) error {
+	var statement strings.Builder
+	statement.WriteString("INSERT INTO chat_line (account_uid, deployment_uid, thread_id, sort, body) VALUES ")
+	args := []any{l.Account.UID, l.deploymentUID, l.Thread}
+	for i, body := range bodies {
+		if i > 0 {
+			statement.WriteString(", ")
+		}
+		n := strconv.Itoa(len(args) + 1)
+		statement.WriteString("($1, $2, $3, $" + n + ", $" + strconv.Itoa(len(args)+2) + ")")
+		args = append(args, l.LastSort+1+offset+int64(i), string(body))
+	}
+	_, err := tx.ExecContext(ctx, statement.String(), args...)
+	return err
+}
+
+// Abort requests the end of the run of a thread. It reports whether one is in progress; the replica that works on it learns of
+// the request when it appends or renews its lease. The errors are ErrUnknown and ErrForeign.
+func (t *Threads) Abort(ctx context.Context, accountUID string, agent int64, chatID, owner string) (active bool, err error) {
+	var rejected error
+	err = t.DB.Tx(ctx, func(tx *store.Tx) error {
+		thread, err := findThread(ctx, tx, accountUID, agent, chatID)
+		if rejected = nil; errors.Is(err, ErrUnknown) {
+			rejected = err
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if thread.Owner != owner {
+			rejected = ErrForeign
+			return nil
+		}
+		result, err := tx.ExecContext(ctx, "UPDATE chat_thread SET abort = 1 WHERE account_uid = $1 AND id = $2 AND run_id <> 0", accountUID, thread.ID)
+		if err != nil {
+			return err
+		}
+		changed, err := result.RowsAffected()
+		active = changed > 0
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("abort a run: %w", err)
+	}
+	return active, rejected
+}
+
+// TakeOver leases runs whose leases have expired, of all accounts: their replicas were killed. The caller ends them.
+func (t *Threads) TakeOver(ctx context.Context, limit int, holder string) (out []*RunLease, err error) {
+	type expired struct {
+		account store.Account
+		thread  int64
+	}
+	var all []expired
+	err = t.DB.Read(ctx, func(q store.Querier) error {
+		all = nil
+		const query = `SELECT a.uid, a.name, t.id FROM chat_thread t JOIN account a ON a.uid = t.account_uid
+			WHERE t.lease_until > 0 AND t.lease_until <= $1 ORDER BY t.lease_until LIMIT $2`
+		rows, err := q.QueryContext(ctx, query, t.now().UnixMicro(), limit)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var e expired
+			if err := rows.Scan(&e.account.UID, &e.account.Name, &e.thread); err != nil {
+				return err
+			}
+			all = append(all, e)
+		}
+		return rows.Err()
+	})
+	for i := 0; i < len(all) && err == nil; i++ {
+		var l *RunLease
+		if l, err = t.takeOver(ctx, all[i].account, all[i].thread, holder); l != nil {
+			out = append(out, l)
+		}
+	}
+	if err != nil {
+		return out, fmt.Errorf("take over runs: %w", err)
+	}
+	return out, nil
+}
+
+// takeOver leases the run of a thread; nil if another replica has.
+func (t *Threads) takeOver(ctx context.Context, a store.Account, thread int64, holder string) (l *RunLease, err error) {
+	err = t.DB.Tx(ctx, func(tx *store.Tx) error {
+		now := t.now()
+		const update = `UPDATE chat_thread SET holder = $3, lease_until = $4 WHERE account_uid = $1 AND id = $2 AND lease_until > 0 AND lease_until <= $5 RETURNING ` + threadColumns
+		found, err := scanThread(tx.QueryRowContext(ctx, update, a.UID, thread, holder, now.Add(Lease).UnixMicro(), now.UnixMicro()))
+		if l = nil; errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err == nil {
+			l = leaseOf(a, found, holder)
+		}
+		return err
+	})
+	return l, err
+}
+
+// Delete deletes a thread with its lines, and records the event. A run in progress is lost. The errors are ErrUnknown and
+// ErrForeign.
+func (t *Threads) Delete(ctx context.Context, s content.Scope, agent int64, chatID, owner string) error {
+	var rejected error
+	err := t.DB.Tx(ctx, func(tx *store.Tx) error {
+		if err := tx.LockDeployment(ctx, s.Account, s.Deployment); err != nil {
+			return err
+		}
+		thread, err := findThread(ctx, tx, s.Account.UID, agent, chatID)
+		if rejected = nil; errors.Is(err, ErrUnknown) {
+			rejected = err
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if thread.Owner != owner {
+			rejected = ErrForeign
+			return nil
+		}
+		// The thread first: its row is what appends wait for.
+		for _, statement := range []string{
+			"DELETE FROM chat_thread WHERE account_uid = $1 AND id = $2",
+			"DELETE FROM chat_run WHERE account_uid = $1 AND thread_id = $2",
+			"DELETE FROM chat_line WHERE account_uid = $1 AND thread_id = $2",
+		} {
+			if _, err := tx.ExecContext(ctx, statement, s.Account.UID, thread.ID); err != nil {
+				return err
+			}
+		}
+		id := strconv.FormatInt(thread.ID, 10)
+		return t.Record(ctx, tx, audit.Event{Name: deletedThread, Object: audit.Object{Kind: "ChatThread", Namespace: s.Deployment.Namespace, Name: thread.ChatID, ID: id}})
+	})
+	if err != nil {
+		return fmt.Errorf("delete a chat: %w", err)
+	}
+	return rejected
+}
