@@ -221,7 +221,7 @@ func TestCallsAreParallel(t *testing.T) {
 	together.Add(3)
 	w.run.Tools = []Tool{w.tool("query", func(_ context.Context, in Input) (*Result, error) {
 		together.Done()
-		together.Wait() // for ever, if they were not in parallel
+		together.Wait() // forever, if they were not in parallel
 		return &Result{Wire: in.JSON}, nil
 	})}
 	if _, err := w.answer(); err != nil {

@@ -11,7 +11,7 @@ type Fence struct{ mark string }
 // NewFence returns a Fence. One is used for a whole thread, because the cache of a provider needs the same beginning.
 func NewFence() Fence { return Fence{rand.Text()} }
 
-// FenceOf returns the Fence with a mark, which nobody who writes data may know.
+// FenceOf returns the Fence with a mark, which authors of data must not know.
 func FenceOf(mark string) Fence { return Fence{mark} }
 
 // Rules returns the part of the system prompt that explains the marks.
