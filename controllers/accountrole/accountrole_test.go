@@ -2,12 +2,10 @@ package accountrole
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -129,21 +127,6 @@ func TestOnlyTheFirstAreInEffect(t *testing.T) {
 func TestAccountNotFound(t *testing.T) {
 	a := role("region", 1, "")
 	wantReady(t, reconcileOnce(t, newAPI(t, "", a), "region"), "AccountNotFound", "acme")
-}
-
-// TestRequests: which roles are reconciled after a change of one and of the account.
-func TestRequests(t *testing.T) {
-	other := role("other", 1, "")
-	other.Namespace = "globex"
-	api := newAPI(t, "accountroles=1", role("a", 1, ""), role("b", 1, ""), other)
-	account := &v1alpha1.Account{Spec: v1alpha1.AccountSpec{Namespace: "acme"}}
-	var got []string
-	for _, r := range slices.Concat(others(api)(t.Context(), role("a", 1, "")), ofAccount(api)(t.Context(), account), ofAccount(api)(t.Context(), other)) {
-		got = append(got, r.String())
-	}
-	if diff := cmp.Diff([]string{"acme/b", "acme/a", "acme/b"}, got); diff != "" {
-		t.Error(diff)
-	}
 }
 
 // TestNamesAreUnique: the role that was created first holds a name, ignoring case.

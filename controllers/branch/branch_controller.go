@@ -4,7 +4,6 @@ package branch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -15,25 +14,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/tenancy"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
-	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // FieldManager is the field manager of this controller's writes.
 const FieldManager = "quoin-branch"
 
 type branchReconciler struct {
-	ids *ids.Allocator
+	ids     *ids.Allocator
+	numbers tenancy.Numbers[*v1alpha1.Branch]
 }
 
 type scope = reconciler.Scope[*v1alpha1.Branch]
 
 // New returns the reconciler of Branches.
 func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, allocator *ids.Allocator) *reconciler.Reconciler[*v1alpha1.Branch] {
-	r := &branchReconciler{ids: allocator}
+	r := &branchReconciler{allocator, tenancy.Numbers[*v1alpha1.Branch]{
+		Kind: "Branch", Counter: ids.Branches, IDs: allocator, Status: func(b *v1alpha1.Branch) *int64 { return &b.Status.ID },
+	}}
 	return &reconciler.Reconciler[*v1alpha1.Branch]{
 		Client: c.As(FieldManager), Recorder: recorder, Clock: clk,
 		New:  func() *v1alpha1.Branch { return &v1alpha1.Branch{} },
@@ -43,12 +45,9 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, a
 
 func (r *branchReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
 	b := s.Object
-	account, err := tenant.Of(ctx, s.Client, b.Namespace)
-	if errors.Is(err, tenant.ErrNoAccount) {
-		return reconciler.NotFound(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", b.Namespace))
-	}
-	if err != nil {
-		return reconciler.Failed(err)
+	account, o := tenancy.Account(ctx, s)
+	if o != nil {
+		return *o
 	}
 	if o := checkDuplicate(ctx, s); o != nil {
 		return *o
@@ -56,11 +55,11 @@ func (r *branchReconciler) work(ctx context.Context, s *scope) reconciler.Outcom
 	if o := checkCopiedIDs(ctx, s); o != nil {
 		return *o
 	}
-	if err := r.allocateID(ctx, s, account.Name); err != nil {
-		return reconciler.Failed(err)
+	if o := r.numbers.Assign(ctx, s, account.Name, nil); o != nil {
+		return *o
 	}
 	d := &v1alpha1.Deployment{}
-	err = s.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.DeploymentRef.Name}, d)
+	err := s.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.DeploymentRef.Name}, d)
 	if apierrors.IsNotFound(err) {
 		return r.deleteEnvironments(ctx, s, reconciler.NotFound(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf(
 			"spec.deploymentRef: deployment %q does not exist", b.Spec.DeploymentRef.Name)))
@@ -173,27 +172,6 @@ func checkCopiedIDs(ctx context.Context, s *scope) *reconciler.Outcome {
 			return &o
 		}
 	}
-	return nil
-}
-
-// allocateID allocates the branch's ID.
-func (r *branchReconciler) allocateID(ctx context.Context, s *scope, account string) error {
-	b := s.Object
-	carried, ok := ids.Parse(b.Labels[v1alpha1.LabelID])
-	if ok && b.Status.ID == carried {
-		return nil
-	}
-	id, err := r.ids.Keep(ctx, account, ids.Branches, b.Labels[v1alpha1.LabelID])
-	if err != nil {
-		return err
-	}
-	err = s.Label(ctx, func(b *v1alpha1.Branch) {
-		metav1.SetMetaDataLabel(&b.ObjectMeta, v1alpha1.LabelID, ids.Or(b.Labels[v1alpha1.LabelID], id))
-	})
-	if err != nil {
-		return err
-	}
-	b.Status.ID, _ = ids.Parse(b.Labels[v1alpha1.LabelID])
 	return nil
 }
 

@@ -38,7 +38,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, o Options, opts 
 		Owns(&v1alpha1.Environment{}).
 		Watches(&v1alpha1.Branch{}, handler.EnqueueRequestsFromMapFunc(ofBranch), predicates.Spec()).
 		Watches(&v1alpha1.ReleaseChannel{}, handler.EnqueueRequestsFromMapFunc(ofChannel(c)), builder.WithPredicates(offerChanged)).
-		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount(c)), predicates.Spec()).
+		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(requests.OfAccount[*v1alpha1.Deployment](c, &v1alpha1.DeploymentList{})), predicates.Spec()).
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofDataDomain(c)), dataDomainChanged).
 		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(ofClaim(c)), predicates.Existence()).
 		WatchesRawSource(source.Channel(o.Fleet.wake, enqueue)).
@@ -87,17 +87,6 @@ func ofChannel(c client.Reader) handler.MapFunc {
 		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, func(d *v1alpha1.Deployment) bool {
 			return d.Spec.ReleaseChannel == channel.GetName() || stalledFor(d, v1alpha1.ReasonUnknownVersion)
 		})
-	}
-}
-
-// ofAccount maps an account to the deployments in its namespace.
-func ofAccount(c client.Reader) handler.MapFunc {
-	return func(ctx context.Context, obj client.Object) []reconcile.Request {
-		account, ok := obj.(*v1alpha1.Account)
-		if !ok {
-			return nil
-		}
-		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, requests.All[*v1alpha1.Deployment], client.InNamespace(account.Spec.Namespace))
 	}
 }
 

@@ -34,7 +34,6 @@ func TestWatchesEnqueueAffectedDeployments(t *testing.T) {
 	}{
 		"channel":        {ofChannel(api)(t.Context(), &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "stable"}}), []string{"acme/follows", "acme/pinned"}},
 		"unused channel": {ofChannel(api)(t.Context(), &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "none"}}), []string{"acme/pinned"}},
-		"account":        {ofAccount(api)(t.Context(), &v1alpha1.Account{Spec: v1alpha1.AccountSpec{Namespace: "other"}}), []string{"other/nameless"}},
 		"claim":          {ofClaim(api)(t.Context(), &v1alpha1.Claim{ObjectMeta: meta}), []string{"acme/nameless"}},
 		"branch":         {ofBranch(t.Context(), &v1alpha1.Branch{ObjectMeta: meta, Spec: v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: "follows"}}}), []string{"acme/follows"}},
 	}

@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/tenancy"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/oidctoken"
 	"github.com/quoin-dev/quoin/internal/reconciler"
-	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // FieldManager is the field manager of this controller's writes.
@@ -119,13 +119,9 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the cache to observe the deployment's current settings").RequeueIn(time.Second).Transient()
 		return engine.Inputs{}, &o
 	}
-	account, err := tenant.Of(ctx, s.Client, env.Namespace)
-	if errors.Is(err, tenant.ErrNoAccount) {
-		o := reconciler.NotFound(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", env.Namespace))
-		return engine.Inputs{}, &o
-	}
-	if err != nil {
-		return engine.Inputs{}, failed(err)
+	account, o := tenancy.Account(ctx, s)
+	if o != nil {
+		return engine.Inputs{}, o
 	}
 	files, o := r.models.files(ctx, s, d)
 	if o != nil {

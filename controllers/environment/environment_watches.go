@@ -69,7 +69,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Owns(&policyv1.PodDisruptionBudget{}, withoutStatus).
 		Owns(&networkingv1.NetworkPolicy{}, withoutStatus).
 		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), deploymentChanged).
-		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount(c)), predicates.Spec()).
+		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(requests.OfAccount[*v1alpha1.Environment](c, &v1alpha1.EnvironmentList{})), predicates.Spec()).
 		Watches(&v1alpha1.OidcTokenConfig{}, handler.EnqueueRequestsFromMapFunc(ofTokenConfig(c)), tokensChanged).
 		Watches(&corev1.Pod{}, podEvents, builder.WithPredicates(modelRejected)).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(ofConfigMap(c))).
@@ -112,16 +112,6 @@ func ofTokenConfig(c client.Reader) handler.MapFunc {
 func ofDeployment(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, d client.Object) []reconcile.Request {
 		return requests.For(ctx, c, &v1alpha1.EnvironmentList{}, requests.All[*v1alpha1.Environment], client.InNamespace(d.GetNamespace()), client.MatchingFields{IndexDeployment: d.GetName()})
-	}
-}
-
-func ofAccount(c client.Reader) handler.MapFunc {
-	return func(ctx context.Context, obj client.Object) []reconcile.Request {
-		account, ok := obj.(*v1alpha1.Account)
-		if !ok {
-			return nil
-		}
-		return requests.For(ctx, c, &v1alpha1.EnvironmentList{}, requests.All[*v1alpha1.Environment], client.InNamespace(account.Spec.Namespace))
 	}
 }
 

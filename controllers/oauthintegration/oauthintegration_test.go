@@ -183,20 +183,3 @@ func TestOnlyTheFirstAreInEffect(t *testing.T) {
 	i, _ = reconcileOnce(t, api, last)
 	wantReady(t, i, "Succeeded", "")
 }
-
-// TestRequests: which integrations are reconciled after a deletion of one and a change of the account.
-func TestRequests(t *testing.T) {
-	other := integration("other", 1, "")
-	other.Namespace = "globex"
-	api := newAPI(t, integration("a", 1, ""), integration("b", 1, ""), other)
-	account := &v1alpha1.Account{Spec: v1alpha1.AccountSpec{Namespace: "acme"}}
-	if got := len(ofNamespace(api)(t.Context(), integration("gone", 1, ""))); got != 2 {
-		t.Errorf("%d are reconciled after a deletion", got)
-	}
-	if got := len(ofAccount(api)(t.Context(), account)); got != 2 {
-		t.Errorf("%d are reconciled after a change of the account", got)
-	}
-	if got := ofAccount(api)(t.Context(), other); got != nil {
-		t.Errorf("%v are reconciled", got)
-	}
-}

@@ -9,17 +9,16 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/tenancy"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/oidctoken"
 	"github.com/quoin-dev/quoin/internal/reconciler"
-	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // FieldManager is the field manager of this controller's writes.
@@ -39,13 +38,17 @@ type scope = reconciler.Scope[*v1alpha1.OidcTokenConfig]
 
 type configReconciler struct {
 	Options
+	numbers tenancy.Numbers[*v1alpha1.OidcTokenConfig]
 	secrets *secrets
 }
 
 // New returns the reconciler of OidcTokenConfigs.
 func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, opts Options) *reconciler.Reconciler[*v1alpha1.OidcTokenConfig] {
 	writer := c.As(FieldManager)
-	r := &configReconciler{opts, newSecrets(writer)}
+	numbers := tenancy.Numbers[*v1alpha1.OidcTokenConfig]{
+		Kind: "OidcTokenConfig", Counter: ids.OidcTokenConfigs, IDs: opts.IDs, Status: func(c *v1alpha1.OidcTokenConfig) *int64 { return &c.Status.ID },
+	}
+	r := &configReconciler{opts, numbers, newSecrets(writer)}
 	return &reconciler.Reconciler[*v1alpha1.OidcTokenConfig]{
 		Client: writer, Recorder: recorder, Clock: clk,
 		New:  func() *v1alpha1.OidcTokenConfig { return &v1alpha1.OidcTokenConfig{} },
@@ -60,24 +63,17 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, o
 
 func (r *configReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
 	c := s.Object
-	account, err := tenant.Of(ctx, s.Client, c.Namespace)
-	if errors.Is(err, tenant.ErrNoAccount) {
-		return reconciler.NotFound(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", c.Namespace))
-	}
-	if err != nil {
-		return reconciler.Failed(err)
+	account, o := tenancy.Account(ctx, s)
+	if o != nil {
+		return *o
 	}
 	list := &v1alpha1.OidcTokenConfigList{}
 	if err := s.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
 		return reconciler.Failed(fmt.Errorf("list OIDC token configurations: %w", err))
 	}
 	all := oidctoken.Items(list)
-	if other := sameID(c, all); other != nil {
-		return reconciler.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
-			"metadata: label %s has the ID of OidcTokenConfig %q; remove it, and a new ID is allocated", v1alpha1.LabelID, other.Name))
-	}
-	if err := r.allocateID(ctx, s, account.Name); err != nil {
-		return reconciler.Failed(err)
+	if o := r.numbers.Assign(ctx, s, account.Name, all); o != nil {
+		return *o
 	}
 	c.Status.Issuer = oidctoken.Issuer(account)
 	c.Status.Audience = oidctoken.Audience(c, c.Status.Issuer)
@@ -168,37 +164,4 @@ func missingDeployment(c *v1alpha1.OidcTokenConfig, deployments []v1alpha1.Deplo
 		}
 	}
 	return ""
-}
-
-// sameID returns the configuration whose ID an object without one carries, because its YAML was copied; nil if there is none.
-func sameID(c *v1alpha1.OidcTokenConfig, all []*v1alpha1.OidcTokenConfig) *v1alpha1.OidcTokenConfig {
-	carried, ok := ids.Parse(c.Labels[v1alpha1.LabelID])
-	if !ok || c.Status.ID == carried {
-		return nil
-	}
-	i := slices.IndexFunc(all, func(other *v1alpha1.OidcTokenConfig) bool { return other.UID != c.UID && other.Status.ID == carried })
-	if i < 0 {
-		return nil
-	}
-	return all[i]
-}
-
-// allocateID allocates the configuration's ID.
-func (r *configReconciler) allocateID(ctx context.Context, s *scope, account string) error {
-	c := s.Object
-	if carried, ok := ids.Parse(c.Labels[v1alpha1.LabelID]); ok && c.Status.ID == carried {
-		return nil
-	}
-	id, err := r.IDs.Keep(ctx, account, ids.OidcTokenConfigs, c.Labels[v1alpha1.LabelID])
-	if err != nil {
-		return err
-	}
-	err = s.Label(ctx, func(c *v1alpha1.OidcTokenConfig) {
-		metav1.SetMetaDataLabel(&c.ObjectMeta, v1alpha1.LabelID, ids.Or(c.Labels[v1alpha1.LabelID], id))
-	})
-	if err != nil {
-		return err
-	}
-	c.Status.ID, _ = ids.Parse(c.Labels[v1alpha1.LabelID])
-	return nil
 }

@@ -1,7 +1,6 @@
 package oidctokenconfig
 
 import (
-	"context"
 	"strings"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,9 +30,9 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Named("oidctokenconfig").
 		For(&v1alpha1.OidcTokenConfig{}, predicates.Spec()).
 		// Another configuration may have the same variable.
-		Watches(&v1alpha1.OidcTokenConfig{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(c)), predicates.Spec()).
-		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(c)), builder.WithPredicates(numberedOrGone)).
-		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount(c)), predicates.SpecOrChanged(keysOf)).
+		Watches(&v1alpha1.OidcTokenConfig{}, handler.EnqueueRequestsFromMapFunc(requests.Others[*v1alpha1.OidcTokenConfig](c, &v1alpha1.OidcTokenConfigList{})), predicates.Spec()).
+		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(requests.Others[*v1alpha1.OidcTokenConfig](c, &v1alpha1.OidcTokenConfigList{})), builder.WithPredicates(numberedOrGone)).
+		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(requests.OfAccount[*v1alpha1.OidcTokenConfig](c, &v1alpha1.OidcTokenConfigList{})), predicates.SpecOrChanged(keysOf)).
 		WithOptions(opts).
 		Complete(r)
 }
@@ -58,24 +57,4 @@ func keysOf(o client.Object) string {
 		keys[i] = account.Status.OidcTokenKeys[i].ID
 	}
 	return strings.Join(keys, " ")
-}
-
-// ofNamespace maps an object to the configurations of its account, without itself.
-func ofNamespace(c client.Reader) handler.MapFunc {
-	return func(ctx context.Context, changed client.Object) []reconcile.Request {
-		return requests.For(ctx, c, &v1alpha1.OidcTokenConfigList{}, func(other *v1alpha1.OidcTokenConfig) bool {
-			return other.UID != changed.GetUID()
-		}, client.InNamespace(changed.GetNamespace()))
-	}
-}
-
-// ofAccount maps an account to its configurations.
-func ofAccount(c client.Reader) handler.MapFunc {
-	return func(ctx context.Context, obj client.Object) []reconcile.Request {
-		account, ok := obj.(*v1alpha1.Account)
-		if !ok {
-			return nil
-		}
-		return requests.For(ctx, c, &v1alpha1.OidcTokenConfigList{}, requests.All[*v1alpha1.OidcTokenConfig], client.InNamespace(account.Spec.Namespace))
-	}
 }

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
 // For returns requests for the objects of a list that match. The objects are those of the
@@ -31,6 +33,31 @@ func For[T client.Object](ctx context.Context, c client.Reader, list client.Obje
 		return nil
 	})
 	return found
+}
+
+// OfAccount maps an account to the objects of a kind in its namespace. list is an empty list of the kind.
+func OfAccount[T client.Object](c client.Reader, list client.ObjectList) handler.MapFunc {
+	return func(ctx context.Context, obj client.Object) []reconcile.Request {
+		account, ok := obj.(*v1alpha1.Account)
+		if !ok {
+			return nil
+		}
+		return For(ctx, c, empty(list), All[T], client.InNamespace(account.Spec.Namespace))
+	}
+}
+
+// Others maps an object to the objects of a kind in its namespace, without itself. list is an empty list of the kind.
+func Others[T client.Object](c client.Reader, list client.ObjectList) handler.MapFunc {
+	return func(ctx context.Context, changed client.Object) []reconcile.Request {
+		isOther := func(o T) bool { return o.GetUID() != changed.GetUID() }
+		return For(ctx, c, empty(list), isOther, client.InNamespace(changed.GetNamespace()))
+	}
+}
+
+// empty returns a new list of the same kind: map functions run concurrently.
+func empty(list client.ObjectList) client.ObjectList {
+	l, _ := list.DeepCopyObject().(client.ObjectList)
+	return l
 }
 
 // All matches every object.

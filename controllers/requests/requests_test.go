@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -56,6 +57,45 @@ func TestFor(t *testing.T) {
 	})
 	if got := For(t.Context(), broken, &v1alpha1.BranchList{}, All[*v1alpha1.Branch]); got != nil {
 		t.Errorf("got %v from a failed list", got)
+	}
+}
+
+// TestOfAccountAndOthers: the objects of an account after a change of it, and of one of them.
+func TestOfAccountAndOthers(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	role := func(namespace, name string) *v1alpha1.AccountRole {
+		return &v1alpha1.AccountRole{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name)}}
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(role("acme", "a"), role("acme", "b"), role("globex", "a")).Build()
+	list := &v1alpha1.AccountRoleList{}
+	ofAccount, others := OfAccount[*v1alpha1.AccountRole](api, list), Others[*v1alpha1.AccountRole](api, list)
+	cases := map[string]struct {
+		requests []reconcile.Request
+		want     []string
+	}{
+		"an account":               {ofAccount(t.Context(), &v1alpha1.Account{Spec: v1alpha1.AccountSpec{Namespace: "acme"}}), []string{"acme/a", "acme/b"}},
+		"an account without any":   {ofAccount(t.Context(), &v1alpha1.Account{Spec: v1alpha1.AccountSpec{Namespace: "none"}}), nil},
+		"no account":               {ofAccount(t.Context(), role("acme", "a")), nil},
+		"one of them":              {others(t.Context(), role("acme", "a")), []string{"acme/b"}},
+		"one that was deleted":     {others(t.Context(), role("acme", "gone")), []string{"acme/a", "acme/b"}},
+		"an object of other kinds": {others(t.Context(), &v1alpha1.Branch{ObjectMeta: metav1.ObjectMeta{Namespace: "globex", Name: "a", UID: "x"}}), []string{"globex/a"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, r := range tc.requests {
+				got = append(got, r.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if len(list.Items) != 0 {
+		t.Error("the list of the caller was changed")
 	}
 }
 

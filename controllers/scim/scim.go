@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/tenancy"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 	"github.com/quoin-dev/quoin/internal/reconciler"
-	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 const (
@@ -35,7 +35,7 @@ const (
 func Admit[T v1alpha1.Object](
 	ctx context.Context, s *reconciler.Scope[T], name claims.Attribute[T], resource v1alpha1.ScimMemberType, extensions []v1alpha1.ScimExtension,
 ) (note string, o *reconciler.Outcome) {
-	account, o := accountOf(ctx, s)
+	account, o := tenancy.Account(ctx, s)
 	if o == nil {
 		o = claim(ctx, s, name)
 	}
@@ -43,19 +43,6 @@ func Admit[T v1alpha1.Object](
 		return "", o
 	}
 	return checkExtensions(account, resource, extensions)
-}
-
-// accountOf returns the account that an object belongs to.
-func accountOf[T v1alpha1.Object](ctx context.Context, s *reconciler.Scope[T]) (*v1alpha1.Account, *reconciler.Outcome) {
-	account, err := tenant.Of(ctx, s.Client, s.Object.GetNamespace())
-	if errors.Is(err, tenant.ErrNoAccount) {
-		o := reconciler.NotFound(v1alpha1.ReasonAccountNotFound, fmt.Sprintf("no Account has spec.namespace %q", s.Object.GetNamespace()))
-		return nil, &o
-	}
-	if err != nil {
-		return nil, Failed(err)
-	}
-	return account, nil
 }
 
 // claim ensures that an object holds the claim on its name.

@@ -44,7 +44,7 @@ func Wanted[T v1alpha1.Object](name claims.Attribute[T]) client.IndexerFunc {
 // list is an empty list of the kind.
 func Watch[T v1alpha1.Object](b *builder.Builder, c client.Reader, name claims.Attribute[T], list client.ObjectList) *builder.Builder {
 	return b.
-		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofAccount[T](c, list)), schemas()).
+		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(requests.OfAccount[T](c, list)), schemas()).
 		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(ofClaim[T](c, list)), predicates.Existence()).
 		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(holderOf(name.Kind)), predicates.Deletion())
 }
@@ -66,17 +66,6 @@ func holderOf(kind string) handler.MapFunc {
 			return nil
 		}
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: claim.Namespace, Name: claim.Spec.Holder.Name}}}
-	}
-}
-
-// ofAccount maps an account to the objects in its namespace.
-func ofAccount[T client.Object](c client.Reader, list client.ObjectList) handler.MapFunc {
-	return func(ctx context.Context, obj client.Object) []reconcile.Request {
-		account, ok := obj.(*v1alpha1.Account)
-		if !ok {
-			return nil
-		}
-		return requests.For(ctx, c, empty(list), requests.All[T], client.InNamespace(account.Spec.Namespace))
 	}
 }
 

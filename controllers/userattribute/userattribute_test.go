@@ -2,12 +2,10 @@ package userattribute
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -127,19 +125,4 @@ func TestOnlyTheFirstAreInEffect(t *testing.T) {
 func TestAccountNotFound(t *testing.T) {
 	a := attribute("region", 1, "")
 	wantReady(t, reconcileOnce(t, newAPI(t, "", a), "region"), "AccountNotFound", "acme")
-}
-
-// TestRequests: which attributes are reconciled after a deletion of one and a change of the account.
-func TestRequests(t *testing.T) {
-	other := attribute("other", 1, "")
-	other.Namespace = "globex"
-	api := newAPI(t, "userattributes=1", attribute("a", 1, ""), attribute("b", 1, ""), other)
-	account := &v1alpha1.Account{Spec: v1alpha1.AccountSpec{Namespace: "acme"}}
-	var got []string
-	for _, r := range slices.Concat(ofNamespace(api)(t.Context(), attribute("gone", 1, "")), ofAccount(api)(t.Context(), account), ofAccount(api)(t.Context(), other)) {
-		got = append(got, r.String())
-	}
-	if diff := cmp.Diff([]string{"acme/a", "acme/b", "acme/a", "acme/b"}, got); diff != "" {
-		t.Error(diff)
-	}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/inprocess"
 )
 
 // k8s is a client of kube-apiserver with administrator permissions.
@@ -90,14 +91,15 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 		return 0, err
 	}
 	go clustertest.KeepWorkloadsReady(ctx, k8s, addEndpoint)
-	failed := make(chan error, 1)
 	if err := startGitHub(c.Folder); err != nil {
 		return 0, err
 	}
 	defer githubHost.Close()
-	if err := startServer(ctx, c.As(clustertest.APIServer), listener, c.Folder, failed); err != nil {
+	server, err := startServer(ctx, c, listener)
+	if err != nil {
 		return 0, err
 	}
+	serverAddress = server.Address
 	if gitHost, err = newGitServer(ctx, c.Folder); err != nil {
 		return 0, err
 	}
@@ -112,13 +114,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 	if err := trust(ctx, c); err != nil {
 		return 0, err
 	}
-	code = m.Run()
-	select {
-	case err := <-failed:
-		return 0, fmt.Errorf("quoin apiserver stopped: %w", err)
-	default:
-		return code, nil
-	}
+	return server.Run(m)
 }
 
 func startControllers(ctx context.Context, config *clientrest.Config) error {
@@ -142,28 +138,15 @@ func startControllers(ctx context.Context, config *clientrest.Config) error {
 	return nil
 }
 
-func startServer(ctx context.Context, config *clientrest.Config, listener net.Listener, folder string, failed chan error) error {
-	listening := make(chan serving.Addresses, 1)
+func startServer(ctx context.Context, c *clustertest.Cluster, listener net.Listener) (*inprocess.Server, error) {
 	logs, err := os.Create(filepath.Join(os.TempDir(), "quoin-contract.log"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	go func() {
-		failed <- apiserver.Run(ctx, config, apiserver.Config{
-			Namespace: clustertest.Namespace, Region: deployments.Region{Name: "here", Title: "Here"}, Version: "test", DbtImage: "dbt:test",
-			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(a serving.Addresses) { listening <- a },
-			GitHub: githubHost.Options, AllowInsecureGit: true, DatabaseURL: "sqlite://" + filepath.Join(folder, "audit.db"), OIDCClient: idp.Client(), RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.NewTextHandler(logs, nil)),
-		})
-	}()
-	select {
-	case addresses := <-listening:
-		serverAddress = addresses.HTTPS
-		return nil
-	case err := <-failed:
-		return err
-	case <-time.After(apiclient.Timeout):
-		return fmt.Errorf("quoin apiserver does not listen after %s", apiclient.Timeout)
-	}
+	return inprocess.Serve(ctx, c, apiserver.Config{
+		Region: deployments.Region{Name: "here", Title: "Here"}, DbtImage: "dbt:test", HTTPS: serving.Endpoint{Listener: listener},
+		GitHub: githubHost.Options, AllowInsecureGit: true, OIDCClient: idp.Client(), Log: slog.New(slog.NewTextHandler(logs, nil)),
+	})
 }
 
 // trust reads the CA certificate of `quoin apiserver`.

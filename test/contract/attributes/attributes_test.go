@@ -28,8 +28,8 @@ const (
 func TestAttributesAreManagedOverREST(t *testing.T) {
 	quota := acme.attribute(t, map[string]any{"name": "Max_Quota", "type": "number", "displayName": "Quota", "description": "Rows.", "defaultValue": "2.50"})
 	regions := acme.attribute(t, map[string]any{"name": "regions", "type": "string_array", "defaultValue": `["EU"]`})
-	list := acme.call(t, acme.admin, "GET", attributesPath, nil).is(200)
-	list.want(map[string]string{
+	list := acme.call(t, acme.admin, "GET", attributesPath, nil).Is(200)
+	list.Want(map[string]string{
 		"count": "2", "items.length": "2", "data.length": "2", "items.0.name": `"regions"`, "items.1.id": quota, "items.1.name": `"Max_Quota"`,
 		"items.1.type": `"number"`, "items.1.displayName": `"Quota"`, "items.1.description": `"Rows."`, "items.1.defaultValue": `"2.5"`,
 		"items.0.defaultValue": `"[\"EU\"]"`, "pageInfo.hasNextPage": "false",
@@ -37,39 +37,39 @@ func TestAttributesAreManagedOverREST(t *testing.T) {
 	for query, want := range map[string]string{
 		"?name=max_quota": "1", "?type=string_array": "1", "?type=boolean": "0", "?name=none": "0", "?first=1": "1", "?offset=0&limit=5": "2", "?type=": "2",
 	} {
-		acme.call(t, acme.admin, "GET", attributesPath+query, nil).is(200).want(map[string]string{"items.length": want})
+		acme.call(t, acme.admin, "GET", attributesPath+query, nil).Is(200).Want(map[string]string{"items.length": want})
 	}
-	next, _ := acme.call(t, acme.admin, "GET", attributesPath+"?first=1", nil).is(200).at("pageInfo.endCursor").(string)
-	acme.call(t, acme.admin, "GET", attributesPath+"?first=1&after="+next, nil).is(200).want(map[string]string{"items.0.id": quota, "pageInfo.hasPreviousPage": "true"})
-	acme.call(t, acme.admin, "PUT", attributesPath+quota, map[string]any{"displayName": "Limit"}).is(200).
-		want(map[string]string{"displayName": `"Limit"`, "defaultValue": `"2.5"`, "description": `"Rows."`})
-	acme.call(t, acme.admin, "PUT", attributesPath+quota, map[string]any{"defaultValue": nil}).is(200).want(map[string]string{"defaultValue": "null"})
-	acme.call(t, acme.admin, "PUT", attributesPath+quota, map[string]any{"defaultValue": "many"}).rejected(400, "defaultValue", "many", "number")
-	acme.call(t, acme.admin, "PUT", attributesPath+quota, map[string]any{"type": "string"}).rejected(400, "type")
-	globex.call(t, globex.admin, "PUT", attributesPath+regions, map[string]any{}).rejected(404, regions)
-	globex.call(t, globex.admin, "GET", attributesPath, nil).is(200).want(map[string]string{"items.length": "0"})
-	acme.call(t, acme.admin, "DELETE", attributesPath+regions, nil).is(200)
-	acme.call(t, acme.admin, "DELETE", attributesPath+regions, nil).rejected(404, regions)
-	acme.call(t, acme.admin, "GET", attributesPath, nil).is(200).want(map[string]string{"items.length": "1"})
+	next, _ := acme.call(t, acme.admin, "GET", attributesPath+"?first=1", nil).Is(200).At("pageInfo.endCursor").(string)
+	acme.call(t, acme.admin, "GET", attributesPath+"?first=1&after="+next, nil).Is(200).Want(map[string]string{"items.0.id": quota, "pageInfo.hasPreviousPage": "true"})
+	acme.call(t, acme.admin, "PUT", attributesPath+quota, map[string]any{"displayName": "Limit"}).Is(200).
+		Want(map[string]string{"displayName": `"Limit"`, "defaultValue": `"2.5"`, "description": `"Rows."`})
+	acme.call(t, acme.admin, "PUT", attributesPath+quota, map[string]any{"defaultValue": nil}).Is(200).Want(map[string]string{"defaultValue": "null"})
+	acme.call(t, acme.admin, "PUT", attributesPath+quota, map[string]any{"defaultValue": "many"}).Rejected(400, "defaultValue", "many", "number")
+	acme.call(t, acme.admin, "PUT", attributesPath+quota, map[string]any{"type": "string"}).Rejected(400, "type")
+	globex.call(t, globex.admin, "PUT", attributesPath+regions, map[string]any{}).Rejected(404, regions)
+	globex.call(t, globex.admin, "GET", attributesPath, nil).Is(200).Want(map[string]string{"items.length": "0"})
+	acme.call(t, acme.admin, "DELETE", attributesPath+regions, nil).Is(200)
+	acme.call(t, acme.admin, "DELETE", attributesPath+regions, nil).Rejected(404, regions)
+	acme.call(t, acme.admin, "GET", attributesPath, nil).Is(200).Want(map[string]string{"items.length": "1"})
 }
 
 // Changes of attributes and values are in the audit log of the account, with what has changed.
 func TestChangesAreRecorded(t *testing.T) {
 	id := acme.attribute(t, map[string]any{"name": "floor", "type": "string"})
-	acme.call(t, acme.admin, "PUT", attributesPath+id, map[string]any{"defaultValue": "first"}).is(200)
-	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": "ada", "userAttributeId": id, "value": "second"}).is(200)
-	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": "ada", "userAttributeId": id, "value": nil}).is(200)
-	acme.call(t, acme.admin, "DELETE", attributesPath+id, nil).is(200)
+	acme.call(t, acme.admin, "PUT", attributesPath+id, map[string]any{"defaultValue": "first"}).Is(200)
+	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": "ada", "userAttributeId": id, "value": "second"}).Is(200)
+	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": "ada", "userAttributeId": id, "value": nil}).Is(200)
+	acme.call(t, acme.admin, "DELETE", attributesPath+id, nil).Is(200)
 	for event, words := range map[string]string{
 		"Created user attribute": "floor", "Updated user attribute": "first", "Updated user profile": "second", "Deleted user attribute": "floor",
 	} {
 		export := url.Values{"eventName": {event}, "search": {words}}
-		rows := acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export?"+export.Encode(), nil).is(200)
-		if n := strings.Count(string(rows.raw), event); n == 0 {
-			t.Errorf("no event %s with %s: %s", event, words, rows.raw)
+		rows := acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export?"+export.Encode(), nil).Is(200)
+		if n := strings.Count(string(rows.Body), event); n == 0 {
+			t.Errorf("no event %s with %s: %s", event, words, rows.Body)
 		}
-		if other := globex.call(t, globex.admin, "GET", "/api/v1/audit-logs/export?"+export.Encode(), nil).is(200); strings.Contains(string(other.raw), words) {
-			t.Errorf("another account has the event: %s", other.raw)
+		if other := globex.call(t, globex.admin, "GET", "/api/v1/audit-logs/export?"+export.Encode(), nil).Is(200); strings.Contains(string(other.Body), words) {
+			t.Errorf("another account has the event: %s", other.Body)
 		}
 	}
 }
@@ -92,41 +92,41 @@ func TestInvalidAttributesAreRejected(t *testing.T) {
 		"unknown property":    {map[string]any{"name": "a", "type": "string", "value": "x"}, 400, []string{"value"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			acme.call(t, acme.admin, "POST", attributesPath, c.body).rejected(c.status, c.words...)
+			acme.call(t, acme.admin, "POST", attributesPath, c.body).Rejected(c.status, c.words...)
 		})
 	}
-	acme.call(t, acme.admin, "GET", attributesPath, nil).is(200).want(map[string]string{"count": "1"})
+	acme.call(t, acme.admin, "GET", attributesPath, nil).Is(200).Want(map[string]string{"count": "1"})
 	for method, path := range map[string]string{"GET": attributesPath, "POST": attributesPath, "PUT": attributesPath + "1", "DELETE": attributesPath + "1"} {
-		acme.call(t, acme.reader, method, path, nil).rejected(403, "Admin")
+		acme.call(t, acme.reader, method, path, nil).Rejected(403, "Admin")
 	}
-	acme.call(t, acme.reader, "GET", valuesPath+"ada", nil).rejected(403, "Admin")
-	acme.call(t, acme.reader, "POST", valuesPath, map[string]any{}).rejected(403, "Admin")
+	acme.call(t, acme.reader, "GET", valuesPath+"ada", nil).Rejected(403, "Admin")
+	acme.call(t, acme.reader, "POST", valuesPath, map[string]any{}).Rejected(403, "Admin")
 }
 
 // Values are set by the number or the SCIM id of a user, are of the type of the attribute, and fall back to the default.
 func TestValues(t *testing.T) {
 	region := acme.attribute(t, map[string]any{"name": "region", "type": "string", "defaultValue": "EU"})
 	stores := acme.attribute(t, map[string]any{"name": "stores", "type": "number_array"})
-	set := func(user, attribute string, value any) *answer {
+	set := func(user, attribute string, value any) *apiclient.Answer {
 		return acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": user, "userAttributeId": attribute, "value": value})
 	}
 	ada := fmt.Sprint(number.Of("User", "ada"))
-	acme.call(t, acme.admin, "GET", valuesPath+ada, nil).is(200).want(map[string]string{
+	acme.call(t, acme.admin, "GET", valuesPath+ada, nil).Is(200).Want(map[string]string{
 		"length": "2", "0.userId": ada, "0.userAttributeId": region, "0.name": `"region"`, "0.type": `"string"`, "0.value": `"EU"`, "0.formattedValue": `"EU"`, "1.value": "null",
 	})
-	set("ada", region, "US").is(200).want(map[string]string{"value": `"US"`, "userId": ada, "name": `"region"`})
-	set(ada, stores, []any{1, 2.5}).is(200).want(map[string]string{"value": "[1,2.5]", "formattedValue": `"[1,2.5]"`})
-	set(ada, stores, []any{}).is(200).want(map[string]string{"value": "[]"})
-	acme.call(t, acme.admin, "GET", valuesPath+"ada", nil).is(200).want(map[string]string{"0.value": `"US"`, "1.value": "[]"})
-	set(ada, stores, "1").rejected(400, "value", "stores", `\"1\"`, "a list of numbers")
-	set(ada, region, 5).rejected(400, "value", "region", "5", "string")
-	set(ada, "999", "x").rejected(404, "userAttributeId", "999")
-	set("eve", region, "x").rejected(404, "userId", "eve")
-	set("999", region, "x").rejected(404, "userId", "999")
-	globex.call(t, globex.admin, "GET", valuesPath+"nobody", nil).rejected(404, "nobody")
+	set("ada", region, "US").Is(200).Want(map[string]string{"value": `"US"`, "userId": ada, "name": `"region"`})
+	set(ada, stores, []any{1, 2.5}).Is(200).Want(map[string]string{"value": "[1,2.5]", "formattedValue": `"[1,2.5]"`})
+	set(ada, stores, []any{}).Is(200).Want(map[string]string{"value": "[]"})
+	acme.call(t, acme.admin, "GET", valuesPath+"ada", nil).Is(200).Want(map[string]string{"0.value": `"US"`, "1.value": "[]"})
+	set(ada, stores, "1").Rejected(400, "value", "stores", `\"1\"`, "a list of numbers")
+	set(ada, region, 5).Rejected(400, "value", "region", "5", "string")
+	set(ada, "999", "x").Rejected(404, "userAttributeId", "999")
+	set("eve", region, "x").Rejected(404, "userId", "eve")
+	set("999", region, "x").Rejected(404, "userId", "999")
+	globex.call(t, globex.admin, "GET", valuesPath+"nobody", nil).Rejected(404, "nobody")
 	// The command-line client sends no value.
-	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": ada, "userAttributeId": region}).is(200).want(map[string]string{"value": `"EU"`})
-	set(ada, stores, nil).is(200).want(map[string]string{"value": "null"})
+	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": ada, "userAttributeId": region}).Is(200).Want(map[string]string{"value": `"EU"`})
+	set(ada, stores, nil).Is(200).Want(map[string]string{"value": "null"})
 	if u := user(t, acme, "ada"); len(u.Spec.Attributes) != 0 {
 		t.Errorf("attributes %v", u.Spec.Attributes)
 	}
@@ -162,20 +162,20 @@ func TestOwnersOfFieldsAreRespected(t *testing.T) {
 	header := `"apiVersion":"platform.quoin.dev/v1alpha1"`
 	patch(t, &v1alpha1.ScimUser{}, "git", "argocd-controller", types.ApplyPatchType,
 		`{`+header+`,"kind":"ScimUser","metadata":{"name":"git"},"spec":{"userName":"git@example.com","attributes":[{"name":"region","string":"EU"}]}}`)
-	set := func(attribute string, value any) *answer {
+	set := func(attribute string, value any) *apiclient.Answer {
 		return acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": "git", "userAttributeId": attribute, "value": value})
 	}
-	set(region, "US").rejected(409, "argocd-controller", "spec.attributes", "region")
-	set(region, nil).rejected(409, "argocd-controller")
-	set(region, "EU").is(200)
-	set(quota, 5).is(200).want(map[string]string{"value": "5"})
+	set(region, "US").Rejected(409, "argocd-controller", "spec.attributes", "region")
+	set(region, nil).Rejected(409, "argocd-controller")
+	set(region, "EU").Is(200)
+	set(quota, 5).Is(200).Want(map[string]string{"value": "5"})
 	operation := map[string]any{"op": "replace", "path": urn + ":region", "value": "US"}
 	scimPatch := map[string]any{"schemas": []string{"urn:ietf:params:scim:api:messages:2.0:PatchOp"}, "Operations": []any{operation}}
-	acme.call(t, acme.scim, "PATCH", usersPath+"git", scimPatch).rejected(409, "argocd-controller")
+	acme.call(t, acme.scim, "PATCH", usersPath+"git", scimPatch).Rejected(409, "argocd-controller")
 	// What an identity provider has written is not changed over REST.
 	operation["path"], operation["value"] = urn+":quota", 7
-	acme.call(t, acme.scim, "PATCH", usersPath+"git", scimPatch).is(200)
-	set(quota, 8).rejected(409, "quoin-scim", "spec.attributes", "quota")
+	acme.call(t, acme.scim, "PATCH", usersPath+"git", scimPatch).Is(200)
+	set(quota, 8).Rejected(409, "quoin-scim", "spec.attributes", "quota")
 	patch(t, &v1alpha1.UserAttribute{}, "team", "argocd-controller", types.ApplyPatchType,
 		`{`+header+`,"kind":"UserAttribute","metadata":{"name":"team"},"spec":{"name":"team","type":"string","displayName":"Team"}}`)
 	t.Cleanup(func() {
@@ -188,21 +188,21 @@ func TestOwnersOfFieldsAreRespected(t *testing.T) {
 	})
 	var team string
 	apiclient.Soon(t, func() error {
-		id, ok := acme.call(t, acme.admin, "GET", attributesPath+"?name=team", nil).is(200).at("items.0.id").(float64)
+		id, ok := acme.call(t, acme.admin, "GET", attributesPath+"?name=team", nil).Is(200).At("items.0.id").(float64)
 		if team = fmt.Sprint(id); !ok {
 			return errors.New("the attribute has no number")
 		}
 		return nil
 	})
-	acme.call(t, acme.admin, "PUT", attributesPath+team, map[string]any{"displayName": "x"}).rejected(409, "argocd-controller", "displayName")
-	acme.call(t, acme.admin, "PUT", attributesPath+team, map[string]any{"description": "x"}).is(200)
-	acme.call(t, acme.admin, "DELETE", attributesPath+team, nil).rejected(409, "argocd-controller")
-	acme.call(t, acme.admin, "GET", attributesPath+"?name=team", nil).is(200).want(map[string]string{"items.0.description": `"x"`})
+	acme.call(t, acme.admin, "PUT", attributesPath+team, map[string]any{"displayName": "x"}).Rejected(409, "argocd-controller", "displayName")
+	acme.call(t, acme.admin, "PUT", attributesPath+team, map[string]any{"description": "x"}).Is(200)
+	acme.call(t, acme.admin, "DELETE", attributesPath+team, nil).Rejected(409, "argocd-controller")
+	acme.call(t, acme.admin, "GET", attributesPath+"?name=team", nil).Is(200).Want(map[string]string{"items.0.description": `"x"`})
 }
 
 // Over SCIM the attributes are an extension, which discovery declares, and of which the values have the types of the attributes.
 func TestValuesAreProvisionedOverSCIM(t *testing.T) {
-	schemas := func() string { return string(acme.call(t, acme.scim, "GET", "/api/scim/v2/Schemas", nil).is(200).raw) }
+	schemas := func() string { return string(acme.call(t, acme.scim, "GET", "/api/scim/v2/Schemas", nil).Is(200).Body) }
 	apiclient.Soon(t, func() error { // the tests before delete their attributes
 		if strings.Contains(schemas(), urn) {
 			return errors.New("the schema is declared without attributes")
@@ -213,44 +213,44 @@ func TestValuesAreProvisionedOverSCIM(t *testing.T) {
 	quota := acme.attribute(t, map[string]any{"name": "quota", "type": "number", "defaultValue": "1"})
 	acme.attribute(t, map[string]any{"name": "internal", "type": "boolean"})
 	acme.attribute(t, map[string]any{"name": "stores", "type": "string_array"})
-	acme.call(t, acme.scim, "GET", "/api/scim/v2/Schemas/"+urn, nil).is(200).want(map[string]string{
+	acme.call(t, acme.scim, "GET", "/api/scim/v2/Schemas/"+urn, nil).Is(200).Want(map[string]string{
 		"attributes.length": "4", "attributes.1.name": `"quota"`, "attributes.1.type": `"decimal"`, "attributes.2.description": `"Sales region."`, "attributes.3.multiValued": "true",
 	})
-	if types := string(acme.call(t, acme.scim, "GET", "/api/scim/v2/ResourceTypes/User", nil).is(200).raw); !strings.Contains(types, urn) {
+	if types := string(acme.call(t, acme.scim, "GET", "/api/scim/v2/ResourceTypes/User", nil).Is(200).Body); !strings.Contains(types, urn) {
 		t.Errorf("the resource type does not name the schema: %s", types)
 	}
-	if strings.Contains(string(globex.call(t, globex.scim, "GET", "/api/scim/v2/Schemas", nil).is(200).raw), urn) {
+	if strings.Contains(string(globex.call(t, globex.scim, "GET", "/api/scim/v2/Schemas", nil).Is(200).Body), urn) {
 		t.Error("another account has the schema")
 	}
 	core := "urn:ietf:params:scim:schemas:core:2.0:User"
 	created := acme.call(t, acme.scim, "POST", usersPath, map[string]any{
 		"schemas": []string{core, urn}, "userName": "scim@example.com", urn: map[string]any{"region": "EU", "quota": 2.5, "internal": true, "stores": []string{"a", "b"}},
-	}).is(201)
-	created.want(map[string]string{"[" + urn + "].region": `"EU"`, "[" + urn + "].quota": "2.5", "[" + urn + "].stores": `["a","b"]`})
-	id, _ := created.at("id").(string)
+	}).Is(201)
+	created.Want(map[string]string{"[" + urn + "].region": `"EU"`, "[" + urn + "].quota": "2.5", "[" + urn + "].stores": `["a","b"]`})
+	id, _ := created.At("id").(string)
 	got, _ := json.Marshal(user(t, acme, id).Spec.Attributes)
 	if want := `[{"name":"internal","boolean":true},{"name":"quota","number":"2.5"},{"name":"region","string":"EU"},{"name":"stores","stringArray":["a","b"]}]`; string(got) != want {
 		t.Errorf("attributes %s, want %s", got, want)
 	}
-	acme.call(t, acme.scim, "GET", usersPath+"?filter="+urn+":region%20eq%20%22EU%22", nil).is(200).want(map[string]string{"totalResults": "1"})
-	change := func(operations ...map[string]any) *answer {
+	acme.call(t, acme.scim, "GET", usersPath+"?filter="+urn+":region%20eq%20%22EU%22", nil).Is(200).Want(map[string]string{"totalResults": "1"})
+	change := func(operations ...map[string]any) *apiclient.Answer {
 		return acme.call(t, acme.scim, "PATCH", usersPath+id, map[string]any{"schemas": []string{"urn:ietf:params:scim:api:messages:2.0:PatchOp"}, "Operations": operations})
 	}
-	change(map[string]any{"op": "replace", "path": urn + ":quota", "value": "five"}).rejected(400, "quota", "decimal")
-	change(map[string]any{"op": "replace", "path": urn + ":unknown", "value": "x"}).rejected(400, "unknown")
-	change(map[string]any{"op": "replace", "path": urn + ":region", "value": strings.Repeat("x", 513)}).rejected(400, "region", "512")
-	change(map[string]any{"op": "remove", "path": urn + ":region"}, map[string]any{"op": "add", "path": urn + ":quota", "value": 7}).is(200).
-		want(map[string]string{"[" + urn + "].region": "null", "[" + urn + "].quota": "7"})
+	change(map[string]any{"op": "replace", "path": urn + ":quota", "value": "five"}).Rejected(400, "quota", "decimal")
+	change(map[string]any{"op": "replace", "path": urn + ":unknown", "value": "x"}).Rejected(400, "unknown")
+	change(map[string]any{"op": "replace", "path": urn + ":region", "value": strings.Repeat("x", 513)}).Rejected(400, "region", "512")
+	change(map[string]any{"op": "remove", "path": urn + ":region"}, map[string]any{"op": "add", "path": urn + ":quota", "value": 7}).Is(200).
+		Want(map[string]string{"[" + urn + "].region": "null", "[" + urn + "].quota": "7"})
 	// A replacement without the extension keeps the values, one with it replaces all.
-	acme.call(t, acme.scim, "PUT", usersPath+id, map[string]any{"schemas": []string{core}, "userName": "scim@example.com", "title": "Dr"}).is(200).
-		want(map[string]string{"title": `"Dr"`, "[" + urn + "].quota": "7"})
-	acme.call(t, acme.scim, "PUT", usersPath+id, map[string]any{"schemas": []string{core, urn}, "userName": "scim@example.com", urn: map[string]any{"internal": false}}).is(200).
-		want(map[string]string{"[" + urn + "].internal": "false", "[" + urn + "].quota": "null"})
-	acme.call(t, acme.admin, "GET", valuesPath+id, nil).is(200).want(map[string]string{"0.value": "false", "1.value": "1", "2.value": "null"})
+	acme.call(t, acme.scim, "PUT", usersPath+id, map[string]any{"schemas": []string{core}, "userName": "scim@example.com", "title": "Dr"}).Is(200).
+		Want(map[string]string{"title": `"Dr"`, "[" + urn + "].quota": "7"})
+	acme.call(t, acme.scim, "PUT", usersPath+id, map[string]any{"schemas": []string{core, urn}, "userName": "scim@example.com", urn: map[string]any{"internal": false}}).Is(200).
+		Want(map[string]string{"[" + urn + "].internal": "false", "[" + urn + "].quota": "null"})
+	acme.call(t, acme.admin, "GET", valuesPath+id, nil).Is(200).Want(map[string]string{"0.value": "false", "1.value": "1", "2.value": "null"})
 	// Without the attribute the value is kept, and no response has an undeclared attribute.
-	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": id, "userAttributeId": quota, "value": 3}).is(200)
-	acme.call(t, acme.admin, "DELETE", attributesPath+quota, nil).is(200)
-	acme.call(t, acme.scim, "GET", usersPath+id, nil).is(200).want(map[string]string{"[" + urn + "].quota": "null", "[" + urn + "].internal": "false"})
+	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": id, "userAttributeId": quota, "value": 3}).Is(200)
+	acme.call(t, acme.admin, "DELETE", attributesPath+quota, nil).Is(200)
+	acme.call(t, acme.scim, "GET", usersPath+id, nil).Is(200).Want(map[string]string{"[" + urn + "].quota": "null", "[" + urn + "].internal": "false"})
 	acme.attribute(t, map[string]any{"name": "quota", "type": "number"})
-	acme.call(t, acme.scim, "GET", usersPath+id, nil).is(200).want(map[string]string{"[" + urn + "].quota": "3"})
+	acme.call(t, acme.scim, "GET", usersPath+id, nil).Is(200).Want(map[string]string{"[" + urn + "].quota": "3"})
 }

@@ -20,7 +20,7 @@ func TestTokensOfPeopleHaveGroupsAndAttributes(t *testing.T) {
 	acme.attribute(t, map[string]any{"name": "stores", "type": "number_array", "defaultValue": "[]"})
 	acme.attribute(t, map[string]any{"name": "without_default", "type": "string"})
 	group := func(name string, member string) string {
-		id, _ := acme.call(t, acme.scim, "POST", groupsPath, map[string]any{"displayName": name, "members": []any{map[string]any{"value": member}}}).is(201).at("id").(string)
+		id, _ := acme.call(t, acme.scim, "POST", groupsPath, map[string]any{"displayName": name, "members": []any{map[string]any{"value": member}}}).Is(201).At("id").(string)
 		t.Cleanup(func() { acme.call(t, acme.scim, "DELETE", groupsPath+"/"+id, nil) })
 		return id
 	}
@@ -32,25 +32,25 @@ func TestTokensOfPeopleHaveGroupsAndAttributes(t *testing.T) {
 		if path != tokensPath {
 			field, body = "cubeApiToken", nil
 		}
-		got := claims(t, acme.call(t, acme.ada, "POST", path, body).is(200).at(field))
+		got := claims(t, acme.call(t, acme.ada, "POST", path, body).Is(200).At(field))
 		wantClaim(t, got["cubeCloud"], `{"groups":["All","Analysts"],"userAttributes":{"region":"EU","stores":[]}}`)
 		if body != nil && got["team"] != "x" {
 			t.Errorf("the security context is missing: %v", got)
 		}
 	}
-	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": "ada", "userAttributeId": region, "value": "US"}).is(200)
+	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": "ada", "userAttributeId": region, "value": "US"}).Is(200)
 	wantClaim(t, ofAda(t), `{"groups":["All","Analysts"],"userAttributes":{"region":"US","stores":[]}}`)
 	// A new default concerns only users without a value; a deleted attribute is in no new token.
-	acme.call(t, acme.admin, "PUT", attributesPath+region, map[string]any{"defaultValue": "ROW"}).is(200)
+	acme.call(t, acme.admin, "PUT", attributesPath+region, map[string]any{"defaultValue": "ROW"}).Is(200)
 	wantClaim(t, ofAda(t), `{"groups":["All","Analysts"],"userAttributes":{"region":"US","stores":[]}}`)
-	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": "ada", "userAttributeId": region}).is(200)
+	acme.call(t, acme.admin, "POST", valuesPath, map[string]any{"userId": "ada", "userAttributeId": region}).Is(200)
 	wantClaim(t, ofAda(t), `{"groups":["All","Analysts"],"userAttributes":{"region":"ROW","stores":[]}}`)
-	acme.call(t, acme.admin, "DELETE", attributesPath+region, nil).is(200)
+	acme.call(t, acme.admin, "DELETE", attributesPath+region, nil).Is(200)
 	wantClaim(t, ofAda(t), `{"groups":["All","Analysts"],"userAttributes":{"stores":[]}}`)
 	// A key without an owner is a program, which creates tokens for its own users.
-	own := claims(t, acme.call(t, acme.admin, "POST", tokensPath, forge).is(200).at("data.token"))
+	own := claims(t, acme.call(t, acme.admin, "POST", tokensPath, forge).Is(200).At("data.token"))
 	wantClaim(t, own["cubeCloud"], `{"groups":["Others"]}`)
-	if none := claims(t, acme.call(t, acme.admin, "POST", "/api/v1/deployments/1/token", nil).is(200).at("cubeApiToken")); none["cubeCloud"] != nil {
+	if none := claims(t, acme.call(t, acme.admin, "POST", "/api/v1/deployments/1/token", nil).Is(200).At("cubeApiToken")); none["cubeCloud"] != nil {
 		t.Errorf("the token of a program has %v", none["cubeCloud"])
 	}
 }
@@ -58,7 +58,7 @@ func TestTokensOfPeopleHaveGroupsAndAttributes(t *testing.T) {
 // ofAda returns the claim of a new token of ada.
 func ofAda(t *testing.T) any {
 	t.Helper()
-	return claims(t, acme.call(t, acme.ada, "POST", tokensPath, map[string]any{"security_context": map[string]any{}}).is(200).at("data.token"))["cubeCloud"]
+	return claims(t, acme.call(t, acme.ada, "POST", tokensPath, map[string]any{"security_context": map[string]any{}}).Is(200).At("data.token"))["cubeCloud"]
 }
 
 func wantClaim(t *testing.T, claim any, want string) {
@@ -72,7 +72,7 @@ func wantClaim(t *testing.T, claim any, want string) {
 func TestTokensThatAreTooLargeAreNotCreated(t *testing.T) {
 	for i := range 40 {
 		body := map[string]any{"displayName": fmt.Sprintf("%s %d", strings.Repeat("x", 100), i), "members": []any{map[string]any{"value": "ada"}}}
-		id, _ := acme.call(t, acme.scim, "POST", groupsPath, body).is(201).at("id").(string)
+		id, _ := acme.call(t, acme.scim, "POST", groupsPath, body).Is(201).At("id").(string)
 		t.Cleanup(func() { acme.call(t, acme.scim, "DELETE", groupsPath+"/"+id, nil) })
 	}
 	apiclient.Soon(t, func() error {
@@ -83,6 +83,6 @@ func TestTokensThatAreTooLargeAreNotCreated(t *testing.T) {
 		return nil
 	})
 	body := map[string]any{"security_context": map[string]any{"x": strings.Repeat("x", 8000)}}
-	acme.call(t, acme.ada, "POST", tokensPath, body).rejected(409, "40 groups", "11264")
-	acme.call(t, acme.admin, "POST", tokensPath, body).is(200)
+	acme.call(t, acme.ada, "POST", tokensPath, body).Rejected(409, "40 groups", "11264")
+	acme.call(t, acme.admin, "POST", tokensPath, body).Is(200)
 }

@@ -37,11 +37,11 @@ func (a *account) properties(changes map[string]any) map[string]any {
 // integration creates an integration over REST, and deletes it after the test. It returns the path.
 func (a *account) integration(t *testing.T, changes map[string]any) string {
 	t.Helper()
-	created := a.call(t, a.admin, "POST", integrationsPath, a.properties(changes)).is(200)
-	path := fmt.Sprintf("%s%.0f", integrationsPath, created.at("id"))
+	created := a.call(t, a.admin, "POST", integrationsPath, a.properties(changes)).Is(200)
+	path := fmt.Sprintf("%s%.0f", integrationsPath, created.At("id"))
 	t.Cleanup(func() {
-		if got := a.call(t, a.admin, "DELETE", path, nil); got.status != 200 && got.status != 404 {
-			t.Errorf("%d %s", got.status, got.raw)
+		if got := a.call(t, a.admin, "DELETE", path, nil); got.Status != 200 && got.Status != 404 {
+			t.Errorf("%d %s", got.Status, got.Body)
 		}
 	})
 	return path
@@ -64,14 +64,14 @@ func TestIntegrationsAreManagedOverREST(t *testing.T) {
 		"config": map[string]any{"revocationUrl": "https://login.example.com/revoke", "clientAuthentication": "post", "authorizationParameters": map[string]any{"access_type": "offline"}, "region": "eu"},
 	})
 	second := acme.integration(t, map[string]any{"name": "Second", "clientSecret": "second-secret"})
-	list := acme.call(t, acme.admin, "GET", integrationsPath, nil).is(200).want(map[string]string{
+	list := acme.call(t, acme.admin, "GET", integrationsPath, nil).Is(200).Want(map[string]string{
 		"length": "2", "0.name": `"Warehouse"`, "0.type": `"warehouse"`, "0.authUrl": `"https://login.example.com/authorize"`, "0.tokenUrl": `"https://login.example.com/token"`,
 		"0.clientId": `"quoin"`, "0.redirectUri": `"https://acme.example.com/auth/integrations/callback"`, "0.scopes": `["sql","offline_access"]`,
 		"0.config.revocationUrl": `"https://login.example.com/revoke"`, "0.config.clientAuthentication": `"post"`, "0.config.region": `"eu"`,
 		"0.config.authorizationParameters": `{"access_type":"offline"}`, "1.name": `"Second"`, "1.config": "null", "1.scopes": "null",
 	})
-	if list.at("0.createdAt") == nil || list.at("0.updatedAt") == nil {
-		t.Errorf("no times: %s", list.raw)
+	if list.At("0.createdAt") == nil || list.At("0.updatedAt") == nil {
+		t.Errorf("no times: %s", list.Body)
 	}
 	object := acme.object(t, first)
 	if ref := object.Spec.ClientSecretRef; !strings.HasPrefix(ref.Name, object.Name+"-oauth-client-") || ref.Key != "clientSecret" {
@@ -89,29 +89,29 @@ func TestIntegrationsAreManagedOverREST(t *testing.T) {
 	})
 
 	change := acme.properties(map[string]any{"name": "Lake", "clientSecret": nil, "tokenUrl": "https://login.example.com/v2/token"})
-	acme.call(t, acme.admin, "PUT", first, change).is(200).want(map[string]string{
+	acme.call(t, acme.admin, "PUT", first, change).Is(200).Want(map[string]string{
 		"name": `"Lake"`, "tokenUrl": `"https://login.example.com/v2/token"`, "scopes": `["sql","offline_access"]`, "config.region": `"eu"`,
 	})
 	acme.hasSecret(t, object, "hidden-secret")
 	change["clientSecret"], change["scopes"], change["config"] = "rotated-secret", []string{}, map[string]any{}
-	acme.call(t, acme.admin, "PUT", first, change).is(200).want(map[string]string{"scopes": "null", "config": "null"})
+	acme.call(t, acme.admin, "PUT", first, change).Is(200).Want(map[string]string{"scopes": "null", "config": "null"})
 	acme.hasSecret(t, object, "rotated-secret")
-	acme.call(t, acme.admin, "GET", first, nil).is(200).want(map[string]string{"name": `"Lake"`})
+	acme.call(t, acme.admin, "GET", first, nil).Is(200).Want(map[string]string{"name": `"Lake"`})
 	for method, body := range map[string]any{"GET": nil, "PUT": globex.properties(nil), "DELETE": nil} {
-		globex.call(t, globex.admin, method, integrationsPath+"4711", body).rejected(404, "id")
+		globex.call(t, globex.admin, method, integrationsPath+"4711", body).Rejected(404, "id")
 	}
-	globex.call(t, globex.admin, "GET", integrationsPath, nil).is(200).want(map[string]string{"length": "0"})
-	acme.call(t, acme.admin, "DELETE", second, nil).is(200)
-	acme.call(t, acme.admin, "DELETE", second, nil).rejected(404, "id")
+	globex.call(t, globex.admin, "GET", integrationsPath, nil).Is(200).Want(map[string]string{"length": "0"})
+	acme.call(t, acme.admin, "DELETE", second, nil).Is(200)
+	acme.call(t, acme.admin, "DELETE", second, nil).Rejected(404, "id")
 
-	text := acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export", nil).is(200).raw
+	text := acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export", nil).Is(200).Body
 	for _, event := range []string{"Created OAuth integration", "Updated OAuth integration", "Deleted OAuth integration"} {
 		if !bytes.Contains(text, []byte(event)) {
 			t.Errorf("the audit log has no event %q", event)
 		}
 	}
 	for _, secret := range []string{"hidden-secret", "second-secret", "rotated-secret"} {
-		if bytes.Contains(text, []byte(secret)) || bytes.Contains(list.raw, []byte(secret)) {
+		if bytes.Contains(text, []byte(secret)) || bytes.Contains(list.Body, []byte(secret)) {
 			t.Errorf("%s is shown", secret)
 		}
 	}
@@ -154,17 +154,17 @@ func TestInvalidIntegrationsAreRejected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := acme.call(t, acme.admin, "POST", integrationsPath, acme.properties(c.changes))
-			got.rejected(400, c.words...)
-			if bytes.Contains(got.raw, []byte("hidden-secret")) {
-				t.Errorf("the error has the secret: %s", got.raw)
+			got.Rejected(400, c.words...)
+			if bytes.Contains(got.Body, []byte("hidden-secret")) {
+				t.Errorf("the error has the secret: %s", got.Body)
 			}
 		})
 	}
-	acme.call(t, acme.admin, "POST", integrationsPath, nil).is(400)
-	acme.call(t, acme.admin, "GET", integrationsPath, nil).is(200).want(map[string]string{"length": "0"})
+	acme.call(t, acme.admin, "POST", integrationsPath, nil).Is(400)
+	acme.call(t, acme.admin, "GET", integrationsPath, nil).Is(200).Want(map[string]string{"length": "0"})
 	for method, path := range map[string]string{"GET": integrationsPath, "POST": integrationsPath, "PUT": integrationsPath + "1", "DELETE": integrationsPath + "1"} {
-		acme.call(t, acme.reader, method, path, nil).rejected(403, "OAuthIntegrationsManage")
-		acme.call(t, "", method, path, nil).is(401)
+		acme.call(t, acme.reader, method, path, nil).Rejected(403, "OAuthIntegrationsManage")
+		acme.call(t, "", method, path, nil).Is(401)
 	}
 }
 
@@ -178,18 +178,18 @@ func TestIntegrationsOfGit(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = k8s.Delete(t.Context(), i) })
-	var list *answer
+	var list *apiclient.Answer
 	apiclient.Soon(t, func() error {
-		if list = globex.call(t, globex.admin, "GET", integrationsPath, nil).is(200); list.at("length") != 1.0 {
+		if list = globex.call(t, globex.admin, "GET", integrationsPath, nil).Is(200); list.At("length") != 1.0 {
 			return errors.New("the integration is not listed")
 		}
 		return nil
 	})
-	list.want(map[string]string{"0.name": `"lake"`, "0.redirectUri": `"https://globex.example.com/auth/integrations/callback"`})
-	id, _ := json.Marshal(list.at("0.id"))
+	list.Want(map[string]string{"0.name": `"lake"`, "0.redirectUri": `"https://globex.example.com/auth/integrations/callback"`})
+	id, _ := json.Marshal(list.At("0.id"))
 	path := integrationsPath + string(id)
-	globex.call(t, globex.admin, "DELETE", path, nil).rejected(409, "argocd-controller")
-	globex.call(t, globex.admin, "PUT", path, globex.properties(nil)).rejected(409, "argocd-controller")
+	globex.call(t, globex.admin, "DELETE", path, nil).Rejected(409, "argocd-controller")
+	globex.call(t, globex.admin, "PUT", path, globex.properties(nil)).Rejected(409, "argocd-controller")
 	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(held), held); err != nil || string(held.Data["value"]) != "of-git" {
 		t.Errorf("the secret is %q, %v", held.Data["value"], err)
 	}
@@ -228,13 +228,13 @@ func TestCommandLine(t *testing.T) {
 		if c.Body != nil {
 			body = c.Body
 		}
-		a := acme.call(t, acme.ada, c.Method, strings.ReplaceAll(c.Path, "{integrationId}", id), body).is(200)
+		a := acme.call(t, acme.ada, c.Method, strings.ReplaceAll(c.Path, "{integrationId}", id), body).Is(200)
 		if id == "" {
-			id = fmt.Sprintf("%.0f", a.at("id"))
+			id = fmt.Sprintf("%.0f", a.At("id"))
 		}
 		for _, path := range c.Reads {
-			if a.at(path) == nil {
-				t.Errorf("%s: no %s: %s", c.Command, path, a.raw)
+			if a.At(path) == nil {
+				t.Errorf("%s: no %s: %s", c.Command, path, a.Body)
 			}
 		}
 	}

@@ -43,8 +43,8 @@ func (a *account) provided(t *testing.T, p *oauthprovider.Provider) string {
 func (a *account) awaitReady(t *testing.T, id string) {
 	t.Helper()
 	apiclient.Soon(t, func() error {
-		if got := a.call(t, a.ada, "POST", userTokensPath+id+"/initiate", nil); got.status != 200 {
-			return fmt.Errorf("%d %s", got.status, got.raw)
+		if got := a.call(t, a.ada, "POST", userTokensPath+id+"/initiate", nil); got.Status != 200 {
+			return fmt.Errorf("%d %s", got.Status, got.Body)
 		}
 		return nil
 	})
@@ -75,8 +75,8 @@ func open(t *testing.T, address string) (int, string) {
 
 func (a *account) authorize(t *testing.T, id string) {
 	t.Helper()
-	begun := a.call(t, a.ada, "POST", userTokensPath+id+"/initiate", nil).is(200)
-	address, _ := begun.at("authorizationUrl").(string)
+	begun := a.call(t, a.ada, "POST", userTokensPath+id+"/initiate", nil).Is(200)
+	address, _ := begun.At("authorizationUrl").(string)
 	if status, text := open(t, address); status != 200 || !strings.Contains(text, "You have authorized") {
 		t.Fatalf("%d %s", status, text)
 	}
@@ -86,43 +86,43 @@ func TestTokensOfPeople(t *testing.T) {
 	provider := oauthprovider.New()
 	defer provider.Close()
 	id := acme.provided(t, provider)
-	acme.call(t, acme.ada, "GET", userTokensPath, nil).is(200).want(map[string]string{"length": "0"})
-	acme.call(t, acme.ada, "GET", userTokensPath+id, nil).rejected(404, "integrationId", "authorize it first")
-	acme.call(t, acme.ada, "DELETE", userTokensPath+id, nil).rejected(404, "integrationId")
-	acme.call(t, acme.ada, "POST", userTokensPath+"4711/initiate", nil).rejected(404, "integrationId", "4711")
+	acme.call(t, acme.ada, "GET", userTokensPath, nil).Is(200).Want(map[string]string{"length": "0"})
+	acme.call(t, acme.ada, "GET", userTokensPath+id, nil).Rejected(404, "integrationId", "authorize it first")
+	acme.call(t, acme.ada, "DELETE", userTokensPath+id, nil).Rejected(404, "integrationId")
+	acme.call(t, acme.ada, "POST", userTokensPath+"4711/initiate", nil).Rejected(404, "integrationId", "4711")
 	acme.authorize(t, id)
 	user := fmt.Sprint(number.Of("User", "ada"))
 	shown := map[string]string{"integrationId": id, "userId": user, "status": `"active"`, "lastError": "null"}
-	one := acme.call(t, acme.ada, "GET", userTokensPath+id, nil).is(200).want(shown)
+	one := acme.call(t, acme.ada, "GET", userTokensPath+id, nil).Is(200).Want(shown)
 	for _, field := range []string{"id", "accessTokenExpiresAt", "refreshTokenExpiresAt", "createdAt", "updatedAt"} {
-		if one.at(field) == nil {
-			t.Errorf("no %s: %s", field, one.raw)
+		if one.At(field) == nil {
+			t.Errorf("no %s: %s", field, one.Body)
 		}
 	}
-	list := acme.call(t, acme.ada, "GET", userTokensPath, nil).is(200).want(map[string]string{"length": "1", "0.status": `"active"`})
+	list := acme.call(t, acme.ada, "GET", userTokensPath, nil).Is(200).Want(map[string]string{"length": "1", "0.Status": `"active"`})
 	for _, part := range []string{"access-", "refresh-", provider.ClientSecret} {
-		if strings.Contains(string(list.raw)+string(one.raw), part) {
-			t.Errorf("%s is shown: %s", part, list.raw)
+		if strings.Contains(string(list.Body)+string(one.Body), part) {
+			t.Errorf("%s is shown: %s", part, list.Body)
 		}
 	}
 	// Tokens of programs, of another account, and without a credential.
-	acme.call(t, acme.admin, "GET", userTokensPath, nil).rejected(403, "not a user")
-	acme.call(t, acme.admin, "POST", userTokensPath+id+"/initiate", nil).rejected(403, "not a user")
-	acme.call(t, "", "GET", userTokensPath, nil).is(401)
-	globex.call(t, globex.ada, "GET", userTokensPath, nil).is(200).want(map[string]string{"length": "0"})
-	globex.call(t, globex.ada, "GET", userTokensPath+id, nil).is(404)
-	globex.call(t, globex.ada, "DELETE", userTokensPath+id, nil).is(404)
-	globex.call(t, globex.ada, "POST", userTokensPath+id+"/initiate", nil).is(404)
+	acme.call(t, acme.admin, "GET", userTokensPath, nil).Rejected(403, "not a user")
+	acme.call(t, acme.admin, "POST", userTokensPath+id+"/initiate", nil).Rejected(403, "not a user")
+	acme.call(t, "", "GET", userTokensPath, nil).Is(401)
+	globex.call(t, globex.ada, "GET", userTokensPath, nil).Is(200).Want(map[string]string{"length": "0"})
+	globex.call(t, globex.ada, "GET", userTokensPath+id, nil).Is(404)
+	globex.call(t, globex.ada, "DELETE", userTokensPath+id, nil).Is(404)
+	globex.call(t, globex.ada, "POST", userTokensPath+id+"/initiate", nil).Is(404)
 
-	acme.call(t, acme.ada, "DELETE", userTokensPath+id, nil).is(200)
-	acme.call(t, acme.ada, "GET", userTokensPath+id, nil).is(404)
+	acme.call(t, acme.ada, "DELETE", userTokensPath+id, nil).Is(200)
+	acme.call(t, acme.ada, "GET", userTokensPath+id, nil).Is(404)
 	apiclient.Soon(t, func() error {
 		if n := provider.Live(); n != 0 {
 			return fmt.Errorf("%d tokens are valid at the provider", n)
 		}
 		return nil
 	})
-	text := string(acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export", nil).is(200).raw)
+	text := string(acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export", nil).Is(200).Body)
 	for _, event := range []string{"Authorized OAuth integration", "Revoked OAuth token"} {
 		if !strings.Contains(text, event) {
 			t.Errorf("the audit log has no event %q", event)
@@ -164,8 +164,8 @@ func TestDeactivatedPersonLosesTokens(t *testing.T) {
 	})
 	set(true)
 	apiclient.Soon(t, func() error {
-		if got := acme.call(t, acme.ada, "GET", userTokensPath, nil); got.status != 200 || got.at("length") != 0.0 {
-			return fmt.Errorf("%d %s", got.status, got.raw)
+		if got := acme.call(t, acme.ada, "GET", userTokensPath, nil); got.Status != 200 || got.At("length") != 0.0 {
+			return fmt.Errorf("%d %s", got.Status, got.Body)
 		}
 		return nil
 	})
@@ -198,7 +198,7 @@ func TestDataTokensHaveCredentials(t *testing.T) {
 			t.Errorf("the token %s has %s", what, text)
 		}
 	}
-	acme.call(t, acme.ada, "DELETE", userTokensPath+id, nil).is(200)
+	acme.call(t, acme.ada, "DELETE", userTokensPath+id, nil).Is(200)
 	if text, _ := json.Marshal(acme.dataToken(t, acme.ada, named)); strings.Contains(string(text), "userCredentials") {
 		t.Errorf("after the deletion: %s", text)
 	}
@@ -224,8 +224,8 @@ func (a *account) deployment(t *testing.T, name, integration string) (id string)
 		if id = d.Labels[v1alpha1.LabelID]; id == "" {
 			return errors.New("the deployment has no number")
 		}
-		if got := a.call(t, a.admin, "POST", "/api/v1/deployments/"+id+"/token", nil); got.status != 200 {
-			return fmt.Errorf("%d %s", got.status, got.raw)
+		if got := a.call(t, a.admin, "POST", "/api/v1/deployments/"+id+"/token", nil); got.Status != 200 {
+			return fmt.Errorf("%d %s", got.Status, got.Body)
 		}
 		return nil
 	})
@@ -235,7 +235,7 @@ func (a *account) deployment(t *testing.T, name, integration string) (id string)
 // dataToken returns the claims of a new token for the data of a deployment.
 func (a *account) dataToken(t *testing.T, token, deployment string) jwt.MapClaims {
 	t.Helper()
-	text, _ := a.call(t, token, "POST", "/api/v1/deployments/"+deployment+"/token", nil).is(200).at("cubeApiToken").(string)
+	text, _ := a.call(t, token, "POST", "/api/v1/deployments/"+deployment+"/token", nil).Is(200).At("cubeApiToken").(string)
 	claims := jwt.MapClaims{}
 	if _, _, err := jwt.NewParser().ParseUnverified(text, claims); err != nil {
 		t.Fatal(err)

@@ -5,15 +5,10 @@ package oauth_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,17 +20,16 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver"
 	"github.com/quoin-dev/quoin/controllers"
-	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/inprocess"
 	"github.com/quoin-dev/quoin/test/internal/oidcprovider"
 )
 
 var (
-	k8s     client.Client
-	idp     *oidcprovider.Provider
-	address net.Addr
-	// transport leads the hosts of accounts to the server, and all others where they are.
+	k8s client.Client
+	idp *oidcprovider.Provider
+	// transport leads names to the server.
 	transport *http.Transport
 )
 
@@ -54,34 +48,28 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	failed := make(chan error, 2)
+	failed := make(chan error, 1)
 	go func() {
 		failed <- controllers.Run(ctx, c.As(clustertest.Controller), manager.Options{
 			Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		}, controllers.Config{Namespace: clustertest.Namespace, Image: "quoin:test", Concurrency: 4, MaxRollouts: 10})
 	}()
-	if err := startServer(ctx, c, failed); err != nil {
-		return 0, err
-	}
-	pool, err := c.Roots(ctx)
+	server, err := inprocess.Serve(ctx, c, apiserver.Config{OIDCClient: idp.Client()})
 	if err != nil {
 		return 0, err
 	}
-	pool.AddCert(idp.Certificate())
-	transport = apiclient.Transport(pool, address.String)
-	toServer := transport.DialContext
-	transport.DialContext = func(ctx context.Context, network, target string) (net.Conn, error) {
-		if strings.HasPrefix(target, "127.0.0.1:") {
-			return (&net.Dialer{}).DialContext(ctx, network, target)
-		}
-		return toServer(ctx, network, target)
+	roots, err := c.Roots(ctx)
+	if err != nil {
+		return 0, err
 	}
-	code := m.Run()
+	roots.AddCert(idp.Certificate())
+	transport = apiclient.Transport(roots, server.Address.String)
+	code, err := server.Run(m)
 	select {
 	case err := <-failed:
-		return 0, fmt.Errorf("a process stopped: %w", err)
+		return 0, fmt.Errorf("quoin controller stopped: %w", err)
 	default:
-		return code, nil
+		return code, err
 	}
 }
 
@@ -101,30 +89,6 @@ func createChannel(ctx context.Context) error {
 	return k8s.Status().Update(ctx, c)
 }
 
-func startServer(ctx context.Context, c *clustertest.Cluster, failed chan error) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	listening := make(chan serving.Addresses, 1)
-	go func() {
-		failed <- apiserver.Run(ctx, c.As(clustertest.APIServer), apiserver.Config{
-			Namespace: clustertest.Namespace, Version: "test", RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.DiscardHandler),
-			DatabaseURL: "sqlite://" + filepath.Join(c.Folder, "quoin.db"), OIDCClient: idp.Client(),
-			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(a serving.Addresses) { listening <- a },
-		})
-	}()
-	select {
-	case addresses := <-listening:
-		address = addresses.HTTPS
-		return nil
-	case err := <-failed:
-		return err
-	case <-time.After(3 * apiclient.Timeout):
-		return fmt.Errorf("quoin apiserver does not listen after %s", 3*apiclient.Timeout)
-	}
-}
-
 // account is an account with an audit log, an OIDC issuer and the user ada.
 type account struct {
 	name string
@@ -137,97 +101,36 @@ var acme, globex = &account{name: "acme"}, &account{name: "globex"}
 func (a *account) url() string { return "https://" + a.name + ".example.com" }
 
 func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
-	admin, token, err := clustertest.Key(a.name, "admin", v1alpha1.ApiKeySpec{})
+	keys, tokens, err := clustertest.Keys(a.name, map[string]v1alpha1.ApiKeySpec{
+		"admin": {}, "reader": {Permissions: []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead}},
+		"owned": {Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ada"}},
+	})
 	if err != nil {
 		return err
 	}
-	a.admin = token
-	reader, token, err := clustertest.Key(a.name, "reader", v1alpha1.ApiKeySpec{Permissions: []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead}})
-	if err != nil {
-		return err
-	}
-	a.reader = token
-	owned, token, err := clustertest.Key(a.name, "owned", v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ada"}})
-	if err != nil {
-		return err
-	}
-	a.ada = token
+	a.admin, a.reader, a.ada = tokens["admin"], tokens["reader"], tokens["owned"]
 	return c.Account(ctx, a.name, v1alpha1.AccountSpec{
 		Host: v1alpha1.Host(a.name + ".example.com"), Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
 		OIDCIssuers: []v1alpha1.OIDCIssuer{{
 			URL: idp.URL, Audiences: []string{"api"}, ClientID: idp.ClientID, ClientSecretRef: &v1alpha1.SecretKeyReference{Name: "login", Key: "secret"},
 		}},
-	},
+	}, append(keys,
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "login"}, Data: map[string][]byte{"secret": []byte(idp.ClientSecret)}},
 		&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "ada"}, Spec: v1alpha1.ScimUserSpec{UserName: "ada@example.com", Admin: ptr.To(true)}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "model"}, Data: map[string]string{"orders.yml": "cubes: []"}},
-		admin, reader, owned,
-	)
-}
-
-// answer is the response to a request.
-type answer struct {
-	t      *testing.T
-	what   string
-	status int
-	raw    []byte
+	)...)
 }
 
 // call sends a request with a token, or without one if it is empty.
-func (a *account) call(t *testing.T, token, method, path string, body any) *answer {
+func (a *account) call(t *testing.T, token, method, path string, body any) *apiclient.Answer {
 	t.Helper()
-	r := apiclient.Request{Method: method, URL: a.url() + path, Body: body, MediaType: "application/json"}
-	if token != "" {
-		r.Authorization = "Bearer " + token
-	}
-	var got *apiclient.Response
-	apiclient.Soon(t, func() (err error) { // the certificate is renewed for new accounts
-		got, err = r.Send(context.WithoutCancel(t.Context()), &http.Client{Timeout: apiclient.Timeout, Transport: transport})
-		if err == nil && got.Status == http.StatusServiceUnavailable {
+	var got *apiclient.Answer
+	apiclient.Soon(t, func() error { // the database may not be open yet
+		got = apiclient.Call(t, &http.Client{Transport: transport, Timeout: apiclient.Timeout}, token, method, a.url()+path, body)
+		if got.Status == http.StatusServiceUnavailable {
 			return fmt.Errorf("%d %s", got.Status, got.Body)
 		}
-		return err
+		return nil
 	})
-	return &answer{t, method + " " + path, got.Status, got.Body}
-}
-
-func (a *answer) is(status int) *answer {
-	a.t.Helper()
-	if a.status != status {
-		a.t.Fatalf("%s: got %d, want %d: %s", a.what, a.status, status, a.raw)
-	}
-	return a
-}
-
-// rejected checks the status and that the error contains all words.
-func (a *answer) rejected(status int, words ...string) {
-	a.t.Helper()
-	a.is(status)
-	for _, word := range words {
-		if !strings.Contains(string(a.raw), word) {
-			a.t.Errorf("%s: the error does not contain %q: %s", a.what, word, a.raw)
-		}
-	}
-}
-
-// at returns the value at a path of the body.
-func (a *answer) at(path string) any {
-	a.t.Helper()
-	var value any
-	if err := json.Unmarshal(a.raw, &value); err != nil {
-		a.t.Fatalf("%s: not JSON: %s", a.what, a.raw)
-	}
-	value, _ = apiclient.Lookup(value, path)
-	return value
-}
-
-// want checks values of the body as JSON, by path.
-func (a *answer) want(values map[string]string) *answer {
-	a.t.Helper()
-	for path, want := range values {
-		if got, _ := json.Marshal(a.at(path)); string(got) != want {
-			a.t.Errorf("%s: %s is %s, want %s: %s", a.what, path, got, want, a.raw)
-		}
-	}
-	return a
+	return got
 }

@@ -23,34 +23,34 @@ func TestConfigurationsAreManagedOverREST(t *testing.T) {
 	})
 	custom := acme.config(t, map[string]any{"audienceType": "custom", "customAudience": "vault", "name": "vault", "isEnabled": false, "subFormat": nil, "customClaims": nil})
 	second := acme.config(t, map[string]any{"audienceType": "aws"})
-	list := acme.call(t, acme.admin, "GET", configsPath, nil).is(200)
-	list.want(map[string]string{
+	list := acme.call(t, acme.admin, "GET", configsPath, nil).Is(200)
+	list.Want(map[string]string{
 		"length": "3", "0.name": `"aws"`, "0.audienceType": `"aws"`, "0.audience": `"sts.amazonaws.com"`, "0.isEnabled": "true", "0.targetEnvVar": `"AWS_WEB_IDENTITY_TOKEN_FILE"`,
 		"0.subFormat": `"{region}:{deployment_id}"`, "0.customClaims": `{"team":["a",1.5]}`,
 		"1.name": `"vault"`, "1.audience": `"vault"`, "1.isEnabled": "false", "1.subFormat": "null", "1.targetEnvVar": "null", "1.customClaims": "null", "2.name": `"aws-2"`,
 	})
-	if list.at("0.createdAt") == nil || list.at("0.updatedAt") == nil {
-		t.Errorf("no times: %s", list.raw)
+	if list.At("0.createdAt") == nil || list.At("0.updatedAt") == nil {
+		t.Errorf("no times: %s", list.Body)
 	}
-	acme.call(t, acme.admin, "GET", aws, nil).is(200).want(map[string]string{"name": `"aws"`})
-	acme.call(t, acme.admin, "PUT", aws, map[string]any{"name": "cloud", "isEnabled": false}).is(200).
-		want(map[string]string{"name": `"cloud"`, "isEnabled": "false", "targetEnvVar": `"AWS_WEB_IDENTITY_TOKEN_FILE"`, "customClaims": `{"team":["a",1.5]}`})
-	acme.call(t, acme.admin, "PUT", aws, map[string]any{"targetEnvVar": nil, "customClaims": nil, "subFormat": nil, "customAudience": "mine", "isEnabled": nil}).is(200).
-		want(map[string]string{"targetEnvVar": "null", "customClaims": "null", "subFormat": "null", "audience": `"mine"`, "isEnabled": "true"})
-	acme.call(t, acme.admin, "PUT", aws, map[string]any{"customAudience": nil}).is(200).want(map[string]string{"audience": `"sts.amazonaws.com"`})
-	acme.call(t, acme.admin, "PUT", aws, nil).is(200).want(map[string]string{"name": `"cloud"`})
-	acme.call(t, acme.admin, "PUT", custom, map[string]any{"customAudience": nil}).rejected(400, "customAudience", "custom")
-	acme.call(t, acme.admin, "PUT", second, map[string]any{"name": "vault"}).rejected(409, "name", "vault")
-	acme.call(t, acme.admin, "PUT", aws, map[string]any{"audienceType": "gcp"}).rejected(400, "audienceType")
-	globex.call(t, globex.admin, "GET", aws, nil).rejected(404, "id")
-	globex.call(t, globex.admin, "PUT", aws, map[string]any{}).rejected(404, "id")
-	globex.call(t, globex.admin, "DELETE", aws, nil).rejected(404, "id")
-	globex.call(t, globex.admin, "GET", configsPath, nil).is(200).want(map[string]string{"length": "0"})
-	acme.call(t, acme.admin, "DELETE", second, nil).is(200)
-	acme.call(t, acme.admin, "DELETE", second, nil).rejected(404, "id")
-	acme.call(t, acme.admin, "GET", configsPath, nil).is(200).want(map[string]string{"length": "2"})
+	acme.call(t, acme.admin, "GET", aws, nil).Is(200).Want(map[string]string{"name": `"aws"`})
+	acme.call(t, acme.admin, "PUT", aws, map[string]any{"name": "cloud", "isEnabled": false}).Is(200).
+		Want(map[string]string{"name": `"cloud"`, "isEnabled": "false", "targetEnvVar": `"AWS_WEB_IDENTITY_TOKEN_FILE"`, "customClaims": `{"team":["a",1.5]}`})
+	acme.call(t, acme.admin, "PUT", aws, map[string]any{"targetEnvVar": nil, "customClaims": nil, "subFormat": nil, "customAudience": "mine", "isEnabled": nil}).Is(200).
+		Want(map[string]string{"targetEnvVar": "null", "customClaims": "null", "subFormat": "null", "audience": `"mine"`, "isEnabled": "true"})
+	acme.call(t, acme.admin, "PUT", aws, map[string]any{"customAudience": nil}).Is(200).Want(map[string]string{"audience": `"sts.amazonaws.com"`})
+	acme.call(t, acme.admin, "PUT", aws, nil).Is(200).Want(map[string]string{"name": `"cloud"`})
+	acme.call(t, acme.admin, "PUT", custom, map[string]any{"customAudience": nil}).Rejected(400, "customAudience", "custom")
+	acme.call(t, acme.admin, "PUT", second, map[string]any{"name": "vault"}).Rejected(409, "name", "vault")
+	acme.call(t, acme.admin, "PUT", aws, map[string]any{"audienceType": "gcp"}).Rejected(400, "audienceType")
+	globex.call(t, globex.admin, "GET", aws, nil).Rejected(404, "id")
+	globex.call(t, globex.admin, "PUT", aws, map[string]any{}).Rejected(404, "id")
+	globex.call(t, globex.admin, "DELETE", aws, nil).Rejected(404, "id")
+	globex.call(t, globex.admin, "GET", configsPath, nil).Is(200).Want(map[string]string{"length": "0"})
+	acme.call(t, acme.admin, "DELETE", second, nil).Is(200)
+	acme.call(t, acme.admin, "DELETE", second, nil).Rejected(404, "id")
+	acme.call(t, acme.admin, "GET", configsPath, nil).Is(200).Want(map[string]string{"length": "2"})
 
-	text := string(acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export", nil).is(200).raw)
+	text := string(acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export", nil).Is(200).Body)
 	for _, event := range []string{"Created OIDC token configuration", "Updated OIDC token configuration", "Deleted OIDC token configuration"} {
 		if !strings.Contains(text, event) {
 			t.Errorf("the audit log has no event %q", event)
@@ -89,15 +89,15 @@ func TestInvalidConfigurationsAreRejected(t *testing.T) {
 		"unknown property":     {map[string]any{"audienceType": "aws", "path": "/tmp"}, 400, []string{"path"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			acme.call(t, acme.admin, "POST", configsPath, c.body).rejected(c.status, c.words...)
+			acme.call(t, acme.admin, "POST", configsPath, c.body).Rejected(c.status, c.words...)
 		})
 	}
-	acme.call(t, acme.admin, "GET", configsPath, nil).is(200).want(map[string]string{"length": "1"})
+	acme.call(t, acme.admin, "GET", configsPath, nil).Is(200).Want(map[string]string{"length": "1"})
 	for method, path := range map[string]string{"GET": configsPath, "POST": configsPath, "PUT": configsPath + "1", "DELETE": configsPath + "1"} {
-		acme.call(t, acme.reader, method, path, nil).rejected(403, "Admin")
-		acme.call(t, "", method, path, nil).is(401)
+		acme.call(t, acme.reader, method, path, nil).Rejected(403, "Admin")
+		acme.call(t, "", method, path, nil).Is(401)
 	}
-	acme.call(t, acme.reader, "GET", configsPath+"1", nil).rejected(403, "Admin")
+	acme.call(t, acme.reader, "GET", configsPath+"1", nil).Rejected(403, "Admin")
 }
 
 // TestConfigurationsOfGit: a configuration that is applied with kubectl is shown, and cannot be deleted over REST.
@@ -108,16 +108,16 @@ func TestConfigurationsOfGit(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = kubernetes.Client.Delete(t.Context(), c) })
-	var list *answer
+	var list *apiclient.Answer
 	apiclient.Soon(t, func() error {
-		if list = globex.call(t, globex.admin, "GET", configsPath, nil).is(200); list.at("length") != 1.0 {
+		if list = globex.call(t, globex.admin, "GET", configsPath, nil).Is(200); list.At("length") != 1.0 {
 			return errors.New("the configuration is not listed")
 		}
 		return nil
 	})
-	list.want(map[string]string{"0.name": `"azure"`, "0.audience": `"api://AzureADTokenExchange"`})
-	id, _ := json.Marshal(list.at("0.id"))
-	globex.call(t, globex.admin, "DELETE", configsPath+string(id), nil).rejected(409, "argocd-controller")
+	list.Want(map[string]string{"0.name": `"azure"`, "0.audience": `"api://AzureADTokenExchange"`})
+	id, _ := json.Marshal(list.At("0.id"))
+	globex.call(t, globex.admin, "DELETE", configsPath+string(id), nil).Rejected(409, "argocd-controller")
 }
 
 // TestCallsOfTheCommandLineClient: each call is answered, and a response has what the client reads: of a list, the elements of the
@@ -153,15 +153,15 @@ func TestCallsOfTheCommandLineClient(t *testing.T) {
 		case http.MethodPut:
 			body = map[string]any{"isEnabled": false}
 		}
-		got := acme.call(t, acme.admin, calls[i].Method, strings.ReplaceAll(calls[i].Path, "{configId}", id), body).is(200)
+		got := acme.call(t, acme.admin, calls[i].Method, strings.ReplaceAll(calls[i].Path, "{configId}", id), body).Is(200)
 		for _, read := range calls[i].Reads {
-			if field := strings.TrimPrefix(read, "items[]."); got.at("0."+field) == nil {
-				t.Errorf("%s: the first row has no %s: %s", name, field, got.raw)
+			if field := strings.TrimPrefix(read, "items[]."); got.At("0."+field) == nil {
+				t.Errorf("%s: the first row has no %s: %s", name, field, got.Body)
 			}
 		}
 		if calls[i].Method == http.MethodPost {
-			created, _ := json.Marshal(got.at("id"))
-			t.Cleanup(func() { acme.call(t, acme.admin, "DELETE", configsPath+string(created), nil).is(200) })
+			created, _ := json.Marshal(got.At("id"))
+			t.Cleanup(func() { acme.call(t, acme.admin, "DELETE", configsPath+string(created), nil).Is(200) })
 		}
 	}
 }

@@ -76,7 +76,7 @@ func TestTokensAreVerifiedByDiscovery(t *testing.T) {
 		t.Error("the keys of another account verify the token")
 	}
 	// quoin apiserver itself does not accept tokens of deployments.
-	acme.call(t, token, "GET", configsPath, nil).is(401)
+	acme.call(t, token, "GET", configsPath, nil).Is(401)
 }
 
 // TestDocumentsArePublic: caching, methods, and that nothing else is served without authentication.
@@ -84,10 +84,10 @@ func TestDocumentsArePublic(t *testing.T) {
 	acme.config(t, map[string]any{"name": "public", "audienceType": "aws"})
 	acme.token(t, "public")
 	for _, path := range []string{discoveryPath, keysPath} {
-		first := acme.call(t, "", "GET", path, nil).is(200)
-		tag := first.header.Get("Etag")
-		if first.header.Get("Content-Type") != "application/json" || first.header.Get("Cache-Control") != "public, max-age=3600" || tag == "" {
-			t.Errorf("%s: %v", path, first.header)
+		first := acme.call(t, "", "GET", path, nil).Is(200)
+		tag := first.Header.Get("Etag")
+		if first.Header.Get("Content-Type") != "application/json" || first.Header.Get("Cache-Control") != "public, max-age=3600" || tag == "" {
+			t.Errorf("%s: %v", path, first.Header)
 		}
 		for header, want := range map[string]int{tag: 304, "W/" + tag: 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200} {
 			got, err := (apiclient.Request{Method: "GET", URL: "https://" + acme.host() + path, Header: []string{"If-None-Match", header}}).Send(t.Context(), anyone)
@@ -95,24 +95,24 @@ func TestDocumentsArePublic(t *testing.T) {
 				t.Errorf("%s, If-None-Match: %s: %+v, %v; want %d", path, header, got, err, want)
 			}
 		}
-		if got := acme.call(t, "", "HEAD", path, nil).is(200); len(got.raw) > 0 {
-			t.Errorf("%s", got.raw)
+		if got := acme.call(t, "", "HEAD", path, nil).Is(200); len(got.Body) > 0 {
+			t.Errorf("%s", got.Body)
 		}
 		for _, method := range []string{"POST", "PUT", "DELETE"} {
-			if got := acme.call(t, "", method, path, nil).is(405); got.header.Get("Allow") != "GET, HEAD" {
-				t.Errorf("%v", got.header)
+			if got := acme.call(t, "", method, path, nil).Is(405); got.Header.Get("Allow") != "GET, HEAD" {
+				t.Errorf("%v", got.Header)
 			}
 		}
 		// A credential, also an invalid one, makes no difference.
-		acme.call(t, "invalid", "GET", path, nil).is(200)
+		acme.call(t, "invalid", "GET", path, nil).Is(200)
 	}
-	acme.call(t, "", "GET", discoveryPath, nil).is(200).want(map[string]string{
+	acme.call(t, "", "GET", discoveryPath, nil).Is(200).Want(map[string]string{
 		"issuer": `"` + acme.issuer() + `"`, "jwks_uri": `"` + acme.issuer() + `/jwks"`, "id_token_signing_alg_values_supported": `["RS256"]`,
 	})
-	acme.call(t, "", "GET", keysPath, nil).is(200).want(map[string]string{"keys.length": "1", "keys.0.kty": `"RSA"`, "keys.0.use": `"sig"`, "keys.0.alg": `"RS256"`, "keys.0.d": "null"})
+	acme.call(t, "", "GET", keysPath, nil).Is(200).Want(map[string]string{"keys.length": "1", "keys.0.kty": `"RSA"`, "keys.0.use": `"sig"`, "keys.0.alg": `"RS256"`, "keys.0.d": "null"})
 	for _, path := range []string{"/oidc", "/oidc/keys", "/oidc/.well-known", "/.well-known/openid-configuration"} {
-		if got := acme.call(t, "", "GET", path, nil); got.status != 401 && got.status != 404 {
-			t.Errorf("%s: %d %s", path, got.status, got.raw)
+		if got := acme.call(t, "", "GET", path, nil); got.Status != 401 && got.Status != 404 {
+			t.Errorf("%s: %d %s", path, got.Status, got.Body)
 		}
 	}
 }
@@ -124,18 +124,18 @@ func TestRequestsAreLimited(t *testing.T) {
 	limited := false
 	for range 5000 {
 		got := acme.call(t, "", "GET", keysPath, nil)
-		if got.status == 429 {
-			limited = got.header.Get("Retry-After") != ""
+		if got.Status == 429 {
+			limited = got.Header.Get("Retry-After") != ""
 			break
 		}
 	}
 	if !limited {
 		t.Error("5000 requests are answered")
 	}
-	acme.call(t, acme.admin, "GET", configsPath, nil).is(200)
+	acme.call(t, acme.admin, "GET", configsPath, nil).Is(200)
 	apiclient.Soon(t, func() error {
-		if got := acme.call(t, "", "GET", keysPath, nil); got.status != 200 {
-			return fmt.Errorf("%d", got.status)
+		if got := acme.call(t, "", "GET", keysPath, nil); got.Status != 200 {
+			return fmt.Errorf("%d", got.Status)
 		}
 		return nil
 	})

@@ -5,12 +5,10 @@ package oidctokens_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,7 +61,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 			return err
 		}
 		anyone = &http.Client{Timeout: apiclient.Timeout, Transport: apiclient.Transport(roots, func() string { return address })}
-		got, err := globex.send(ctx, globex.admin, "GET", configsPath, nil)
+		got, err := apiclient.Request{Method: "GET", URL: "https://" + globex.host() + configsPath, Authorization: "Bearer " + globex.admin}.Send(ctx, anyone)
 		if err == nil && got.Status != http.StatusOK {
 			err = fmt.Errorf("%d %s", got.Status, got.Body)
 		}
@@ -93,98 +91,31 @@ func (a *account) create(ctx context.Context) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "sales"},
 		Spec:       v1alpha1.DeploymentSpec{ReleaseChannel: "latest", Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}}},
 	}
-	admin, token, err := clustertest.Key(a.name, "admin", v1alpha1.ApiKeySpec{})
+	keys, tokens, err := clustertest.Keys(a.name, map[string]v1alpha1.ApiKeySpec{
+		"admin": {}, "reader": {Permissions: []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead}},
+	})
 	if err != nil {
 		return err
 	}
-	a.admin = token
-	reader, token, err := clustertest.Key(a.name, "reader", v1alpha1.ApiKeySpec{Permissions: []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead}})
-	if err != nil {
-		return err
-	}
-	a.reader = token
+	a.admin, a.reader = tokens["admin"], tokens["reader"]
 	return kubernetes.Account(ctx, a.name, v1alpha1.AccountSpec{
 		Host: v1alpha1.Host(a.host()), Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
-	}, sales, admin, reader)
+	}, append(keys, sales)...)
 }
 
-// send sends a request with a token, or without one if it is empty.
-func (a *account) send(ctx context.Context, token, method, path string, body any) (*apiclient.Response, error) {
-	r := apiclient.Request{Method: method, URL: "https://" + a.host() + path, Body: body, MediaType: "application/json"}
-	if token != "" {
-		r.Authorization = "Bearer " + token
-	}
-	return r.Send(ctx, anyone)
-}
-
-// answer is the response to a request.
-type answer struct {
-	t      *testing.T
-	what   string
-	status int
-	header http.Header
-	raw    []byte
-}
-
-// call sends a request.
-func (a *account) call(t *testing.T, token, method, path string, body any) *answer {
+// call sends a request with a token, or without one if it is empty.
+func (a *account) call(t *testing.T, token, method, path string, body any) *apiclient.Answer {
 	t.Helper()
-	var got *apiclient.Response
-	apiclient.Soon(t, func() (err error) { // the certificate is renewed for new accounts
-		got, err = a.send(context.WithoutCancel(t.Context()), token, method, path, body)
-		return err
-	})
-	return &answer{t, method + " " + path, got.Status, got.Header, got.Body}
-}
-
-func (a *answer) is(status int) *answer {
-	a.t.Helper()
-	if a.status != status {
-		a.t.Fatalf("%s: got %d, want %d: %s", a.what, a.status, status, a.raw)
-	}
-	return a
-}
-
-// rejected checks the status and that the error contains all words.
-func (a *answer) rejected(status int, words ...string) {
-	a.t.Helper()
-	a.is(status)
-	for _, word := range words {
-		if !strings.Contains(string(a.raw), word) {
-			a.t.Errorf("%s: the error does not contain %q: %s", a.what, word, a.raw)
-		}
-	}
-}
-
-// at returns the value at a path of the body.
-func (a *answer) at(path string) any {
-	a.t.Helper()
-	var value any
-	if err := json.Unmarshal(a.raw, &value); err != nil {
-		a.t.Fatalf("%s: not JSON: %s", a.what, a.raw)
-	}
-	value, _ = apiclient.Lookup(value, path)
-	return value
-}
-
-// want checks values of the body as JSON, by path.
-func (a *answer) want(values map[string]string) *answer {
-	a.t.Helper()
-	for path, want := range values {
-		if got, _ := json.Marshal(a.at(path)); string(got) != want {
-			a.t.Errorf("%s: %s is %s, want %s: %s", a.what, path, got, want, a.raw)
-		}
-	}
-	return a
+	return apiclient.Call(t, anyone, token, method, "https://"+a.host()+path, body)
 }
 
 // config creates a configuration over REST, and deletes it after the test. It returns the path.
 func (a *account) config(t *testing.T, properties map[string]any) string {
 	t.Helper()
-	path := fmt.Sprintf("%s%.0f", configsPath, a.call(t, a.admin, "POST", configsPath, properties).is(200).at("id"))
+	path := fmt.Sprintf("%s%.0f", configsPath, a.call(t, a.admin, "POST", configsPath, properties).Is(200).At("id"))
 	t.Cleanup(func() {
-		if got := a.call(t, a.admin, "DELETE", path, nil); got.status != 200 && got.status != 404 {
-			t.Errorf("%d %s", got.status, got.raw)
+		if got := a.call(t, a.admin, "DELETE", path, nil); got.Status != 200 && got.Status != 404 {
+			t.Errorf("%d %s", got.Status, got.Body)
 		}
 	})
 	return path

@@ -105,7 +105,7 @@ func principals(t *testing.T) map[string]principal {
 	having := func(name string, roles ...string) string {
 		key := acme.user(t, name)
 		for _, role := range roles {
-			acme.call(t, acme.admin, "PUT", userPath(role, name), nil).is(204)
+			acme.call(t, acme.admin, "PUT", userPath(role, name), nil).Is(204)
 		}
 		return key
 	}
@@ -164,8 +164,8 @@ func serviceAccount(t *testing.T, name string, verbs ...string) string {
 		t.Fatal(err)
 	}
 	soon(t, func() error {
-		if got := acme.call(t, request.Status.Token, "GET", usersPath+"/me", nil); got.status != 200 {
-			return fmt.Errorf("%d %s", got.status, got.raw)
+		if got := acme.call(t, request.Status.Token, "GET", usersPath+"/me", nil); got.Status != 200 {
+			return fmt.Errorf("%d %s", got.Status, got.Body)
 		}
 		return nil
 	})
@@ -183,7 +183,7 @@ func routes(t *testing.T) map[string]route {
 			OperationID string `json:"operationId"`
 		} `json:"paths"`
 	}
-	if err := json.Unmarshal(acme.call(t, acme.admin, "GET", "/api/v1/spec", nil).is(200).raw, &document); err != nil {
+	if err := json.Unmarshal(acme.call(t, acme.admin, "GET", "/api/v1/spec", nil).Is(200).Body, &document); err != nil {
 		t.Fatal(err)
 	}
 	needed := map[string]string{}
@@ -233,16 +233,16 @@ func TestEveryPrincipalOnEveryRoute(t *testing.T) {
 					path += "?branchName=none" // it waits for the environment of a branch
 				}
 				want := p.may(r.needed, number)
-				if got := acme.call(t, p.token, r.method, path, "[]"); (got.status != 403) != want || got.status == 401 {
-					t.Errorf("%s: %s %s (%s) is answered %d, allowed: %t: %.200s", name, r.method, path, id, got.status, want, got.raw)
+				if got := acme.call(t, p.token, r.method, path, "[]"); (got.Status != 403) != want || got.Status == 401 {
+					t.Errorf("%s: %s %s (%s) is answered %d, allowed: %t: %.200s", name, r.method, path, id, got.Status, want, got.Body)
 				}
 			}
 			if strings.HasPrefix(name, "key with ") && id != "getMe" {
 				continue // that of all keys
 			}
 			path := parameter.ReplaceAllString(r.path, "1")
-			if got := globex.call(t, p.token, r.method, path, "[]"); got.status != p.refused {
-				t.Errorf("%s: %s %s of another account is answered %d, want %d", name, r.method, path, got.status, p.refused)
+			if got := globex.call(t, p.token, r.method, path, "[]"); got.Status != p.refused {
+				t.Errorf("%s: %s %s of another account is answered %d, want %d", name, r.method, path, got.Status, p.refused)
 			}
 		}
 	}
@@ -268,8 +268,8 @@ func testDeletion(t *testing.T, callers map[string]principal) {
 		for number, deployment := range map[int]string{1: "analytics", 3: "sales"} {
 			path := fmt.Sprintf("/api/v1/deployments/%d", number)
 			want := p.may("DeploymentDelete", number)
-			if got := acme.call(t, p.token, "DELETE", path, nil); (got.status != 403) != want {
-				t.Errorf("%s: DELETE %s is answered %d, allowed: %t: %s", name, path, got.status, want, got.raw)
+			if got := acme.call(t, p.token, "DELETE", path, nil); (got.Status != 403) != want {
+				t.Errorf("%s: DELETE %s is answered %d, allowed: %t: %s", name, path, got.Status, want, got.Body)
 			}
 			if !want {
 				continue
@@ -279,8 +279,8 @@ func testDeletion(t *testing.T, callers map[string]principal) {
 			d.Spec = v1alpha1.DeploymentSpec{ReleaseChannel: "latest", Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}}}
 			soon(t, func() error { return client.IgnoreAlreadyExists(k8s.Create(context.WithoutCancel(t.Context()), d)) })
 			soon(t, func() error {
-				if got := acme.call(t, acme.admin, "GET", path, nil); got.status != 200 {
-					return fmt.Errorf("%d %s", got.status, got.raw)
+				if got := acme.call(t, acme.admin, "GET", path, nil); got.Status != 200 {
+					return fmt.Errorf("%d %s", got.Status, got.Body)
 				}
 				return nil
 			})

@@ -9,6 +9,8 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine/dataapi"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
+	"github.com/quoin-dev/quoin/test/internal/clustertest"
 )
 
 // TestTokensForTheDataAPI: data needs DeploymentRead, for people with a role and without a security context of their choice;
@@ -27,7 +29,7 @@ func TestTokensForTheDataAPI(t *testing.T) {
 	token := func(name string) string {
 		key := acme.user(t, "person-"+name)
 		if held := roles[name]; held != nil {
-			acme.call(t, acme.admin, "PUT", userPath(held[len(held)-1], "person-"+name), nil).is(204)
+			acme.call(t, acme.admin, "PUT", userPath(held[len(held)-1], "person-"+name), nil).Is(204)
 		}
 		return key
 	}
@@ -41,31 +43,31 @@ func TestTokensForTheDataAPI(t *testing.T) {
 		token                        string
 		data, metadata, listed, meta outcome
 	}{
-		"a person who reads":    {token("reader"), outcome{200, false, false, true, ofGateway}, refused, outcome{status: 200}, refused},
-		"a person who runs SQL": {token("runner"), outcome{200, false, true, true, ofGateway}, refused, outcome{status: 200}, refused},
+		"a person who reads":    {token("reader"), outcome{200, false, false, true, clustertest.MetadataSecret}, refused, outcome{status: 200}, refused},
+		"a person who runs SQL": {token("runner"), outcome{200, false, true, true, clustertest.MetadataSecret}, refused, outcome{status: 200}, refused},
 		"a modeler":             {token("modeler"), refused, outcome{status: 200}, refused, refused},
-		"an editor":             {token("editor"), outcome{200, true, false, true, ofGateway}, refused, outcome{status: 200}, outcome{status: 200}},
-		"a viewer":              {acme.user(t, "person-viewer", "Viewer"), outcome{200, false, false, true, secretOfPods}, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
+		"an editor":             {token("editor"), outcome{200, true, false, true, clustertest.MetadataSecret}, refused, outcome{status: 200}, outcome{status: 200}},
+		"a viewer":              {acme.user(t, "person-viewer", "Viewer"), outcome{200, false, false, true, clustertest.APISecret}, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
 		"without a role":        {token("none"), refused, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
 		"a program that reads":  {acme.reader, refused, refused, outcome{status: 200}, refused},
-		"a program":             {acme.admin, outcome{200, true, true, false, secretOfPods}, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
+		"a program":             {acme.admin, outcome{200, true, true, false, clustertest.APISecret}, outcome{status: 200}, outcome{status: 200}, outcome{status: 200}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const path = "/api/v1/deployments/1/environments/2/tokens"
 			body := object{"security_context": object{"team": "x", dataapi.ClaimPermissions: []string{"DeploymentRead", "SchemaRead", "SqlRunnerRead"}}}
-			answer := acme.call(t, c.token, "POST", path, body).is(c.data.status)
+			answer := acme.call(t, c.token, "POST", path, body).Is(c.data.status)
 			if c.data.status == 200 {
-				check(t, claims(t, answer.at("data.token"), c.data.key), c.data.team, c.data.sql, c.data.own)
+				check(t, apiclient.Claims(t, answer.At("data.token"), c.data.key), c.data.team, c.data.sql, c.data.own)
 			}
-			production := acme.call(t, c.token, "POST", "/api/v1/deployments/1/token", nil).is(c.data.status)
+			production := acme.call(t, c.token, "POST", "/api/v1/deployments/1/token", nil).Is(c.data.status)
 			if c.data.status == 200 {
-				check(t, claims(t, production.at("cubeApiToken"), c.data.key), false, c.data.sql, c.data.own)
+				check(t, apiclient.Claims(t, production.At("cubeApiToken"), c.data.key), false, c.data.sql, c.data.own)
 			}
-			acme.call(t, c.token, "POST", path+"-for-meta-sync", body).is(c.metadata.status)
-			acme.call(t, c.token, "GET", path, nil).is(c.listed.status)
-			acme.call(t, c.token, "POST", path, object{"security_context": object{}, "scopes": []string{"meta"}}).is(c.meta.status)
+			acme.call(t, c.token, "POST", path+"-for-meta-sync", body).Is(c.metadata.status)
+			acme.call(t, c.token, "GET", path, nil).Is(c.listed.status)
+			acme.call(t, c.token, "POST", path, object{"security_context": object{}, "scopes": []string{"meta"}}).Is(c.meta.status)
 			if c.token != acme.admin && c.token != acme.reader && name != "a viewer" && name != "without a role" {
-				acme.call(t, c.token, "POST", "/api/v1/deployments/3/environments/4/tokens", body).is(403)
+				acme.call(t, c.token, "POST", "/api/v1/deployments/3/environments/4/tokens", body).Is(403)
 			}
 		})
 	}
@@ -82,12 +84,12 @@ func check(t *testing.T, got jwt.MapClaims, team, sql, own bool) {
 // TestDefaultRole: the account's default role is that of users without another one.
 func TestDefaultRole(t *testing.T) {
 	key := globex.user(t, "frank")
-	globex.call(t, key, "GET", "/api/v1/deployments/1", nil).is(200)
+	globex.call(t, key, "GET", "/api/v1/deployments/1", nil).Is(200)
 	setDefault(t, "nothing")
 	globex.add(t, &v1alpha1.AccountRole{ObjectMeta: metaIn(globex, "nothing"), Spec: v1alpha1.AccountRoleSpec{Name: "Nothing"}})
 	soon(t, func() error {
-		if got := globex.call(t, key, "GET", "/api/v1/deployments/1", nil); got.status != 403 {
-			return fmt.Errorf("%d %s", got.status, got.raw)
+		if got := globex.call(t, key, "GET", "/api/v1/deployments/1", nil); got.Status != 403 {
+			return fmt.Errorf("%d %s", got.Status, got.Body)
 		}
 		return nil
 	})

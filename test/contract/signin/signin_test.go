@@ -7,16 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,9 +22,9 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver"
-	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/inprocess"
 	"github.com/quoin-dev/quoin/test/internal/oidcprovider"
 )
 
@@ -60,54 +57,17 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	if err != nil {
 		return 0, err
 	}
-	failed := make(chan error, 1)
-	if err := startServer(ctx, c, failed); err != nil {
-		return 0, err
-	}
-	pool, err := c.Roots(ctx)
+	server, err := inprocess.Serve(ctx, c, apiserver.Config{OIDCClient: idp.Client()})
 	if err != nil {
 		return 0, err
 	}
-	pool.AddCert(idp.Certificate())
-	transport = apiclient.Transport(pool, address.String)
-	toServer := transport.DialContext
-	transport.DialContext = func(ctx context.Context, network, target string) (net.Conn, error) {
-		if strings.HasPrefix(idp.URL, "https://"+target) {
-			return (&net.Dialer{}).DialContext(ctx, network, target)
-		}
-		return toServer(ctx, network, target)
-	}
-	code := m.Run()
-	select {
-	case err := <-failed:
-		return 0, fmt.Errorf("quoin apiserver stopped: %w", err)
-	default:
-		return code, nil
-	}
-}
-
-func startServer(ctx context.Context, c *clustertest.Cluster, failed chan error) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	roots, err := c.Roots(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	listening := make(chan serving.Addresses, 1)
-	go func() {
-		failed <- apiserver.Run(ctx, c.As(clustertest.APIServer), apiserver.Config{
-			Namespace: clustertest.Namespace, Version: "test", RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.DiscardHandler),
-			DatabaseURL: "sqlite://" + filepath.Join(c.Folder, "quoin.db"), OIDCClient: idp.Client(),
-			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(a serving.Addresses) { listening <- a },
-		})
-	}()
-	select {
-	case addresses := <-listening:
-		address = addresses.HTTPS
-		return nil
-	case err := <-failed:
-		return err
-	case <-time.After(3 * apiclient.Timeout):
-		return fmt.Errorf("quoin apiserver does not listen after %s", 3*apiclient.Timeout)
-	}
+	roots.AddCert(idp.Certificate())
+	transport = apiclient.Transport(roots, server.Address.String)
+	return server.Run(m)
 }
 
 // program is the command line, or a browser if it has cookies.

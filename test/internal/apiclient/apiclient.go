@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,12 +39,15 @@ func Soon(t testing.TB, try func() error) {
 	}
 }
 
-// Transport returns a transport that connects to an address, whatever the host of the URL, and trusts the roots. It calls
-// address for each new connection.
+// Transport returns a transport that connects to an address for all hosts that are names, and trusts the roots. It calls
+// address for each new connection. IP addresses are dialed as they are.
 func Transport(roots *x509.CertPool, address func() string) *http.Transport {
 	return &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", address())
+		DialContext: func(ctx context.Context, _, target string) (net.Conn, error) {
+			if _, err := netip.ParseAddrPort(target); err != nil {
+				target = address()
+			}
+			return (&net.Dialer{}).DialContext(ctx, "tcp", target)
 		},
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		MaxIdleConnsPerHost: 64,

@@ -170,3 +170,16 @@ func Key(account, name string, spec v1alpha1.ApiKeySpec) (key *v1alpha1.ApiKey, 
 	spec.Token = &hash
 	return &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name}, Spec: spec}, generated.Reveal(), nil
 }
+
+// Keys returns ApiKeys of an account and their tokens, by name.
+func Keys(account string, specs map[string]v1alpha1.ApiKeySpec) (keys []client.Object, tokens map[string]string, err error) {
+	tokens = map[string]string{}
+	for name, spec := range specs {
+		key, token, err := Key(account, name, spec)
+		if err != nil {
+			return nil, nil, err
+		}
+		keys, tokens[name] = append(keys, key), token
+	}
+	return keys, tokens, nil
+}

@@ -2,13 +2,54 @@ package clustertest
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 )
+
+// The keys that sign tokens for the data API of a deployment: those of its pods, and those of the gateway.
+const APISecret, MetadataSecret = "the secret that the pods know", "of the gateway"
+
+// Deploy creates a deployment with a number and its production environment, which has the next number and credentials, as the
+// controllers do that a suite does not run.
+func (c *Cluster) Deploy(ctx context.Context, account, name string, number int) error {
+	meta := func(name string, number int) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: account, Name: name, Labels: map[string]string{v1alpha1.LabelID: strconv.Itoa(number)}}
+	}
+	production := &v1alpha1.Environment{
+		ObjectMeta: meta(v1alpha1.ProductionName(name), number+1),
+		Spec: v1alpha1.EnvironmentSpec{
+			DeploymentRef: v1alpha1.LocalReference{Name: name}, Type: v1alpha1.EnvironmentProduction, Image: "registry.example.com/cube:v1", Version: "1.0.0",
+		},
+	}
+	secret := func(name, key, value string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: name}, Data: map[string][]byte{key: []byte(value)}}
+	}
+	err := c.create(ctx,
+		&v1alpha1.Deployment{
+			ObjectMeta: meta(name, number),
+			Spec:       v1alpha1.DeploymentSpec{ReleaseChannel: "latest", Model: v1alpha1.ModelSource{ConfigMapRef: &v1alpha1.LocalReference{Name: "model"}}},
+		},
+		secret(engine.CredentialsName(production.Name), engine.KeyAPISecret, APISecret),
+		secret(engine.GatewayCredentialsName(production.Name), engine.KeyMetadata, MetadataSecret),
+		production,
+	)
+	if err != nil {
+		return err
+	}
+	before := production.DeepCopy()
+	production.Status.CredentialsSecret = engine.CredentialsName(production.Name)
+	return c.Client.Status().Patch(ctx, production, client.MergeFrom(before))
+}
 
 // KeepWorkloadsReady calls MakeWorkloadsReady until the context ends.
 func KeepWorkloadsReady(ctx context.Context, c client.Client, before func(context.Context, *appsv1.Deployment) error) {

@@ -9,14 +9,12 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -24,9 +22,9 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver"
 	"github.com/quoin-dev/quoin/apiserver/rest/deployments"
-	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/inprocess"
 )
 
 // The accounts: mallory's is the attacker's own, the others are not.
@@ -82,29 +80,17 @@ func start(ctx context.Context) error {
 			keys[name] = token
 		}
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	config := cluster.As(clustertest.APIServer)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
+	server, err := inprocess.ServeAs(ctx, cluster, config, apiserver.Config{
+		Service: "quoin-apiserver", Region: deployments.Region{Name: "here", Title: "Here"},
+		DatabaseURL: "postgres://quoin@127.0.0.1:1/none", // not available
+		OIDCClient:  idp.Client(), Aggregation: true,
+	})
 	if err != nil {
 		return err
 	}
-	address = listener.Addr().String()
-	config := cluster.As(clustertest.APIServer)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next} })
-	listening, failed := make(chan struct{}), make(chan error, 1)
-	go func() {
-		failed <- apiserver.Run(ctx, config, apiserver.Config{
-			Namespace: clustertest.Namespace, Service: "quoin-apiserver", Region: deployments.Region{Name: "here", Title: "Here"}, Version: "test",
-			HTTPS: serving.Endpoint{Listener: listener}, OnListen: func(serving.Addresses) { close(listening) },
-			DatabaseURL: "postgres://quoin@127.0.0.1:1/none", // not available
-			OIDCClient:  idp.Client(), Aggregation: true, RequestsPerSecond: 1e6, Burst: 1e6, Log: slog.New(slog.DiscardHandler),
-		})
-	}()
-	select {
-	case <-listening:
-	case err := <-failed:
-		return err
-	case <-time.After(apiclient.Timeout):
-		return fmt.Errorf("quoin apiserver does not listen after %s", apiclient.Timeout)
-	}
+	address = server.Address.String()
 	roots, err = cluster.Roots(ctx)
 	return err
 }
