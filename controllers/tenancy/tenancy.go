@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/reconciler"

@@ -99,7 +99,7 @@ func TestTokensOfPeople(t *testing.T) {
 			t.Errorf("no %s: %s", field, one.Body)
 		}
 	}
-	list := acme.call(t, acme.ada, "GET", userTokensPath, nil).Is(200).Want(map[string]string{"length": "1", "0.Status": `"active"`})
+	list := acme.call(t, acme.ada, "GET", userTokensPath, nil).Is(200).Want(map[string]string{"length": "1", "0.status": `"active"`})
 	for _, part := range []string{"access-", "refresh-", provider.ClientSecret} {
 		if strings.Contains(string(list.Body)+string(one.Body), part) {
 			t.Errorf("%s is shown: %s", part, list.Body)
