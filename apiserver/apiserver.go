@@ -177,7 +177,6 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		tenants.AddIndexes(ctx, indexer),
 		catalog.AddIndexes(ctx, indexer),
-		indexer.IndexField(ctx, &v1alpha1.ApiKey{}, auth.IndexTokenID, auth.TokenIDs),
 		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexGitHook, auth.GitHookNumbers),
 		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexDbtHook, auth.DbtHookNumbers),
 	)
@@ -211,8 +210,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if err != nil {
 		return err
 	}
-	f.dbt = groups.dbt
-	f.git = newGit(k8s, writer, known, groups.repositories)
+	f.dbt, f.git = groups.dbt, newGit(k8s, writer, known, groups.repositories)
 	var roles *access.Roles
 	if f.directory, roles, err = newPeople(ctx, k8s, writer, informer); err != nil {
 		return err
@@ -220,7 +218,9 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if f.api, err = newREST(ctx, k8s, writer, known, f.directory, groups, c); err != nil {
 		return err
 	}
-	f.authenticator, f.signIn = newAuthenticator(k8s, f.directory, roles, groups, f.log, c, background)
+	if f.authenticator, f.signIn, err = newAuthenticator(k8s, f.directory, roles, groups, f.log, c, background); err != nil {
+		return err
+	}
 	options := serving.Options{
 		HTTPS: c.HTTPS, Connections: newConnections(c.TrustedProxies, metrics.Registry),
 		Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log,
@@ -234,8 +234,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 			return err
 		}
 		background.Run("aggregation", aggregated.Start)
-		options.ConfigureTLS = aggregated.TLS
-		f.aggregated = aggregated
+		options.ConfigureTLS, f.aggregated = aggregated.TLS, aggregated
 	}
 	if options.GetCertificate, err = runCertificates(ctx, k8s, c, groups.dbt, background); err != nil {
 		return err
@@ -251,7 +250,15 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 // the last use of keys in the background.
 func newAuthenticator(
 	k8s cluster.Cluster, users auth.Users, roles auth.Roles, stored storedGroups, events recording.Log, c Config, background *serving.Background,
-) (auth.Authenticator, *signin.Server) {
+) (auth.Authenticator, *signin.Server, error) {
+	informer, err := informerOf(context.Background(), k8s.GetCache(), &v1alpha1.ApiKey{})
+	if err != nil {
+		return nil, nil, err
+	}
+	keys, err := auth.Cached(k8s.GetClient(), informer)
+	if err != nil {
+		return nil, nil, err
+	}
 	used, active := auth.NewLastUsed(k8s.GetClient()), auth.NewActiveUsers(users, roles, k8s.GetAPIReader(), clock.RealClock{})
 	background.Run("last use of keys", used.Start)
 	chain := []auth.Authenticator{
@@ -268,10 +275,10 @@ func newAuthenticator(
 		)
 	}
 	return auth.Basic(auth.Chain(append(chain,
-		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), active, clock.RealClock{}, used),
+		auth.NewKeys(keys, k8s.GetAPIReader(), active, clock.RealClock{}, used),
 		people,
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
-	)...), githttp.Handles), signin.New(signIn)
+	)...), githttp.Handles), signin.New(signIn), nil
 }
 
 // runCertificates renews the certificate of the listener in the background, and publishes its CA in

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +34,57 @@ func TokenIDs(obj client.Object) []string {
 	return ids
 }
 
+// cachedKeys is a reader of a cache that finds ApiKeys without copying them.
+type cachedKeys struct {
+	client.Reader
+	keys toolscache.Indexer
+}
+
+// Cached returns the reader of a cache for NewKeys, with the informer of ApiKeys of the cache: each request finds a key, and no list
+// is allocated for it.
+func Cached(reader client.Reader, keys toolscache.SharedIndexInformer) (client.Reader, error) {
+	index := func(o any) ([]string, error) {
+		k, ok := o.(*v1alpha1.ApiKey)
+		if !ok {
+			return nil, nil
+		}
+		ids := TokenIDs(k)
+		for i, id := range ids {
+			ids[i] = k.Namespace + "/" + id
+		}
+		return ids, nil
+	}
+	if err := keys.AddIndexers(toolscache.Indexers{IndexTokenID: index}); err != nil {
+		return nil, fmt.Errorf("add the index of token ids: %w", err)
+	}
+	return &cachedKeys{reader, keys.GetIndexer()}, nil
+}
+
+// cachedWith returns the ApiKeys in the cache with a token id. They are shared and must not be modified.
+func (a *Keys) cachedWith(ctx context.Context, namespace, id string) ([]*v1alpha1.ApiKey, error) {
+	if c, ok := a.cached.(*cachedKeys); ok {
+		found, err := c.keys.ByIndex(IndexTokenID, namespace+"/"+id)
+		keys := make([]*v1alpha1.ApiKey, 0, len(found))
+		for _, o := range found {
+			if k, ok := o.(*v1alpha1.ApiKey); ok {
+				keys = append(keys, k)
+			}
+		}
+		return keys, err
+	}
+	list := &v1alpha1.ApiKeyList{}
+	err := a.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexTokenID: id}, client.UnsafeDisableDeepCopy)
+	return pointersTo(list), err
+}
+
+func pointersTo(list *v1alpha1.ApiKeyList) []*v1alpha1.ApiKey {
+	all := make([]*v1alpha1.ApiKey, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	return all
+}
+
 // tokenFields are the selectable fields with the same values.
 var tokenFields = []string{"spec.token.id", "status.token.id"}
 
@@ -56,8 +108,8 @@ type Keys struct {
 	unknown      *expiringCache[string, struct{}]
 }
 
-// NewKeys returns an authenticator of API keys. cached must have the index IndexTokenID; live reads
-// from the Kubernetes API server; users has what owners may do; used may be nil.
+// NewKeys returns an authenticator of API keys. cached is that of Cached, or has the index IndexTokenID; live
+// reads from the Kubernetes API server; users has what owners may do; used may be nil.
 func NewKeys(cached, live client.Reader, users *ActiveUsers, clk clock.PassiveClock, used *LastUsed) *Keys {
 	return &Keys{
 		cached: cached, live: live, users: users, clock: clk, used: used,
@@ -109,14 +161,12 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 // modified. A new key may not be in the cache yet: find then reads from the Kubernetes API server.
 func (a *Keys) find(ctx context.Context, account *v1alpha1.Account, token apikey.Token) (*v1alpha1.ApiKey, client.Reader, error) {
 	namespace := account.Spec.Namespace
-	list := &v1alpha1.ApiKeyList{}
-	// Each request finds a key, and nothing modifies it: it is not copied.
-	err := a.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexTokenID: token.ID()}, client.UnsafeDisableDeepCopy)
+	cached, err := a.cachedWith(ctx, namespace, token.ID())
 	if err != nil {
 		return nil, nil, fmt.Errorf("find API key: %w", err)
 	}
-	if len(list.Items) > 0 {
-		return match(list.Items, token), a.cached, nil
+	if len(cached) > 0 {
+		return match(cached, token), a.cached, nil
 	}
 	name := namespace + "/" + token.ID()
 	if _, known := a.unknown.get(name); known {
@@ -125,12 +175,13 @@ func (a *Keys) find(ctx context.Context, account *v1alpha1.Account, token apikey
 	if err := a.budget.spend(ctx, account.Name, ""); err != nil {
 		return nil, nil, err
 	}
+	list := &v1alpha1.ApiKeyList{}
 	for _, field := range tokenFields {
 		if err := a.live.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: token.ID()}); err != nil {
 			return nil, nil, fmt.Errorf("find API key by %s: %w", field, err)
 		}
 		if len(list.Items) > 0 {
-			return match(list.Items, token), a.live, nil
+			return match(pointersTo(list), token), a.live, nil
 		}
 	}
 	a.unknown.put(name, struct{}{})
@@ -142,13 +193,12 @@ var dummyToken = v1alpha1.ApiKeyToken{SHA256: strings.Repeat("0", 64)}
 
 // match returns the key with the token, nil if there is none. Of several keys, which result from
 // copying YAML, it returns the oldest.
-func match(keys []v1alpha1.ApiKey, token apikey.Token) *v1alpha1.ApiKey {
+func match(keys []*v1alpha1.ApiKey, token apikey.Token) *v1alpha1.ApiKey {
 	if len(keys) == 0 {
 		apikey.Matches(dummyToken, token)
 	}
 	var found *v1alpha1.ApiKey
-	for i := range keys {
-		k := &keys[i]
+	for _, k := range keys {
 		if hash := k.Token(); hash != nil && apikey.Matches(*hash, token) && (found == nil || older(k, found)) {
 			found = k
 		}

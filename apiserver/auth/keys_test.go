@@ -343,6 +343,14 @@ func TestKeysOnAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _ = cached.Start(t.Context()) }()
+	informer, err := cached.GetInformer(t.Context(), &v1alpha1.ApiKey{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byInformer, err := Cached(cached, informer.(toolscache.SharedIndexInformer))
+	if err != nil {
+		t.Fatal(err)
+	}
 	cached.WaitForCacheSync(t.Context())
 	clock := clocktesting.NewFakePassiveClock(now)
 	broken, n := errors.New("unexpected list"), 0
@@ -350,6 +358,7 @@ func TestKeysOnAServer(t *testing.T) {
 	elsewhere.Spec.Namespace = "default"
 	for where, keys := range map[string]*Keys{
 		"in the cache":      NewKeys(cached, counted(indexed(t), &n, broken), nil, clock, nil),
+		"in the informer":   NewKeys(byInformer, counted(indexed(t), &n, broken), nil, clock, nil),
 		"in the API server": NewKeys(indexed(t), api, nil, clock, nil),
 	} {
 		for name, token := range map[string]apikey.Token{"rest": given, "yaml": made} {

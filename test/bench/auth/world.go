@@ -151,11 +151,12 @@ func (w *world) connect(ctx context.Context, server *controlplane.APIServer) err
 	if err != nil {
 		return err
 	}
-	if err := k8s.GetFieldIndexer().IndexField(ctx, &v1alpha1.ApiKey{}, auth.IndexTokenID, auth.TokenIDs); err != nil {
+	go func() { _ = k8s.Start(ctx) }()
+	users, roles, informer, err := newDirectory(ctx, k8s)
+	if err != nil {
 		return err
 	}
-	go func() { _ = k8s.Start(ctx) }()
-	users, roles, err := newDirectory(ctx, k8s)
+	keys, err := auth.Cached(k8s.GetClient(), informer)
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (w *world) connect(ctx context.Context, server *controlplane.APIServer) err
 	people := auth.NewOIDC(active, clock.RealClock{}, w.idp.Client())
 	w.authenticator = auth.Chain(
 		signin.NewAuthenticator(signin.Options{Store: sessions, People: people, Clock: clock.RealClock{}}),
-		auth.NewKeys(k8s.GetClient(), k8s.GetAPIReader(), active, clock.RealClock{}, auth.NewLastUsed(k8s.GetClient())),
+		auth.NewKeys(keys, k8s.GetAPIReader(), active, clock.RealClock{}, auth.NewLastUsed(k8s.GetClient())),
 		people,
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
 	)
@@ -179,8 +180,8 @@ func (w *world) connect(ctx context.Context, server *controlplane.APIServer) err
 	return nil
 }
 
-// newDirectory returns the users, groups and roles.
-func newDirectory(ctx context.Context, k8s cluster.Cluster) (*directory.Directory, *access.Roles, error) {
+// newDirectory returns the users, groups and roles, and the informer of ApiKeys.
+func newDirectory(ctx context.Context, k8s cluster.Cluster) (*directory.Directory, *access.Roles, toolscache.SharedIndexInformer, error) {
 	o := directory.Options{Kube: kube.NewClient(k8s.GetClient(), k8s.GetAPIReader(), "bench"), Clock: clock.RealClock{}}
 	var roles, deployments, keys toolscache.SharedIndexInformer
 	for object, informer := range map[client.Object]*toolscache.SharedIndexInformer{
@@ -189,23 +190,23 @@ func newDirectory(ctx context.Context, k8s cluster.Cluster) (*directory.Director
 	} {
 		found, err := k8s.GetCache().GetInformer(ctx, object)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		shared, ok := found.(toolscache.SharedIndexInformer)
 		if !ok {
-			return nil, nil, errors.New("the informer has no store")
+			return nil, nil, nil, errors.New("the informer has no store")
 		}
 		*informer = shared
 	}
 	known, err := access.NewRoles(roles, deployments, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if !k8s.GetCache().WaitForCacheSync(ctx) {
-		return nil, nil, context.Cause(ctx)
+		return nil, nil, nil, context.Cause(ctx)
 	}
 	users, err := directory.New(ctx, o)
-	return users, known, err
+	return users, known, keys, err
 }
 
 // signIn returns an access token of a person, as the command line gets it.
