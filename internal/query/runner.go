@@ -1,0 +1,97 @@
+package query
+
+import (
+	"context"
+	"net/http"
+	"sync"
+)
+
+// Runner runs queries. Equal queries with the same target and identity run once at a time, and have one result.
+type Runner struct {
+	// HTTP sends the requests. It must have no timeout of its own, and not follow redirects with a token.
+	HTTP *http.Client
+
+	mu      sync.Mutex
+	running map[key]*shared
+}
+
+// shared is a run and the callers that wait for it.
+type shared struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	// waiting is guarded by Runner.mu; result and err are set before done is closed.
+	waiting int
+	result  *Result
+	err     error
+}
+
+// NewClient returns a client for Runner.
+func NewClient(transport http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Run runs a query and returns its result, which other callers may have too. The run ends in the data plane when the
+// contexts of all its callers have ended.
+//
+// Errors are *InvalidError, *LimitError, *ServerError, those of Target.Token and of the context, and others if the data
+// API is not available.
+func (r *Runner) Run(ctx context.Context, q Query, t Target, l Limits) (*Result, error) {
+	q, err := q.normalize()
+	if err != nil {
+		return nil, err
+	}
+	k := q.key(t, l)
+	s := r.join(ctx, k, q, t, l)
+	select {
+	case <-s.done:
+		return s.result, s.err
+	case <-ctx.Done():
+		r.leave(k, s)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// join returns the run of a key, and begins it if there is none.
+func (r *Runner) join(ctx context.Context, k key, q Query, t Target, l Limits) *shared {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.running[k]; s != nil {
+		s.waiting++
+		return s
+	}
+	// The run does not end with the context of its first caller.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &shared{cancel: cancel, done: make(chan struct{}), waiting: 1}
+	if r.running == nil {
+		r.running = map[key]*shared{}
+	}
+	r.running[k] = s
+	go func() {
+		defer cancel()
+		s.result, s.err = newRun(r.HTTP, q, t, l).do(ctx)
+		r.mu.Lock()
+		r.forget(k, s)
+		r.mu.Unlock()
+		close(s.done)
+	}()
+	return s
+}
+
+// leave removes a caller from a run, and cancels the run of the last one.
+func (r *Runner) leave(k key, s *shared) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.waiting--; s.waiting == 0 {
+		r.forget(k, s) // the next caller begins another run
+		s.cancel()
+	}
+}
+
+func (r *Runner) forget(k key, s *shared) {
+	if r.running[k] == s {
+		delete(r.running, k)
+	}
+}
