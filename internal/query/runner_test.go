@@ -54,7 +54,9 @@ func (d *dataAPI) target() query.Target {
 	return query.Target{URL: d.URL + "/cubejs-api", Identity: "ada", Token: func(context.Context) (string, error) { return "the token", nil }}
 }
 
-func (d *dataAPI) runner() *query.Runner { return &query.Runner{HTTP: query.NewClient(d.Client().Transport)} }
+func (d *dataAPI) runner() *query.Runner {
+	return &query.Runner{HTTP: query.NewClient(d.Client().Transport)}
+}
 
 func (d *dataAPI) run(t *testing.T, q query.Query) (*query.Result, error) {
 	t.Helper()

@@ -5,6 +5,7 @@
 // Signatures: packages/cubejs-backend-native/js/index.ts.
 'use strict';
 
+const { convert, execute } = require('./execute');
 const results = require('./results');
 
 class Missing extends Error {
@@ -24,11 +25,11 @@ const functions = {
   resetLogger() {},
 
   // The port of the SQL interface stays closed; the other functions get the returned object.
-  registerInterface: async () => ({}),
+  registerInterface: async (options) => ({ options }),
   shutdownInterface: async () => {},
-  execSql: missingAsync('The SQL API'),
-  sql4sql: missingAsync('The SQL API'),
-  rest4sql: missingAsync('The SQL API'),
+  execSql: execute,
+  sql4sql: missingAsync('The SQL of the SQL API'),
+  rest4sql: convert,
 
   getFinalQueryResult: async (...args) => results.single(...args),
   getFinalQueryResultMulti: async (...args) => results.multi(...args),

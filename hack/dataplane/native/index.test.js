@@ -27,7 +27,7 @@ test('what is not there says so', async () => {
   assert.throws(() => native.buildSqlAndParams({}), /^Error: The SQL planner \(CUBEJS_TESSERACT_SQL_PLANNER\) needs Cube's native addon, which this image does not have/);
   assert.throws(() => native.getCubestoreResult({}), /Cube Store needs/);
   await assert.rejects(native.transpileYaml([]), /CUBEJS_TRANSPILATION_NATIVE needs/);
-  await assert.rejects(native.sql4sql(), /The SQL API needs/);
+  await assert.rejects(native.sql4sql(), /The SQL of the SQL API needs/);
   const instance = new native.NativeInstance();
   const engine = instance.newJinjaEngine({});
   assert.throws(() => engine.loadTemplate('orders.yml', '{{ x }}'), /Jinja in orders.yml needs/);

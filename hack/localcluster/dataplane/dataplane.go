@@ -75,7 +75,7 @@ func numbersOf(version string) ([]int, bool) {
 }
 
 // scripts are the files of hack/dataplane that are loaded before the server.
-var scripts = []string{"preload.js", "native/index.js", "native/results.js"}
+var scripts = []string{"preload.js", "native/index.js", "native/execute.js", "native/results.js", "native/sql.js"}
 
 // Image returns the options of the real server's image for a tag. The tag is
 // part of the image, so two tags of one version have different digests.

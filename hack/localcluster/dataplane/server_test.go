@@ -143,6 +143,11 @@ func TestServers(t *testing.T) {
 	)
 	t.Run("answers", func(t *testing.T) { testAnswers(t, servers[0], servers[1]) })
 	t.Run("access policies", func(t *testing.T) { testAccessPolicies(t, servers[2]) })
+	t.Run("SQL", func(t *testing.T) {
+		testSQL(t, servers[0])
+		testSQL(t, servers[1])
+	})
+	t.Run("SQL with access policies", func(t *testing.T) { testSQLAccess(t, servers[2]) })
 }
 
 // component returns a daemon that runs a server of an entrypoint in a folder

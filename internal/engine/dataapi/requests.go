@@ -4,6 +4,7 @@ package dataapi
 
 import (
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -86,11 +87,14 @@ func Scope(path string) string {
 	return ScopeData
 }
 
+// runningQuery is the path that cancels the queries of a request, with the request's id.
+var runningQuery = regexp.MustCompile(`^/v1/running-query/[A-Za-z0-9_-]{1,64}$`)
+
 // MayRunSQL reports whether a request may run SQL: all except those to the other known paths, so that no other spelling of
 // the path passes. path is as for IsMetadata.
 func MayRunSQL(path string) bool {
 	_, known := scopedPaths[path]
-	return !known || path == pathRunSQL
+	return !known && !runningQuery.MatchString(path) || path == pathRunSQL
 }
 
 // MayReadMetadata reports whether a request may read metadata: all except those to the endpoints of queries. GraphQL
@@ -100,7 +104,7 @@ func MayReadMetadata(path string) bool {
 	case pathRunSQL, "/v1/load", "/v1/subscribe", "/v1/dry-run", "/v1/sql", "/v1/convert-query":
 		return false
 	}
-	return true
+	return !runningQuery.MatchString(path)
 }
 
 // IsQuery reports whether a request is idempotent, so that it can be retried if it was not

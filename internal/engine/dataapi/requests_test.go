@@ -53,6 +53,30 @@ func TestRequestsAreClassified(t *testing.T) {
 	}
 }
 
+// TestPermissionsOfRequests: only exact spellings of paths need less than everything.
+func TestPermissionsOfRequests(t *testing.T) {
+	for path, want := range map[string]struct{ sql, metadata bool }{
+		"/v1/load":                  {false, false},
+		"/v1/convert-query":         {false, false},
+		"/v1/cubesql":               {true, false},
+		"/v1/meta":                  {false, true},
+		"/v1/running-query/a-1":     {false, false},
+		"/v1/running-query/":        {true, true},
+		"/v1/running-query/a/b":     {true, true},
+		"/v1/running-query/%2e":     {true, true},
+		"/v1/running-query/..":      {true, true},
+		"/v1/running-query/a\nmeta": {true, true},
+		"/v1/Load":                  {true, true},
+	} {
+		if got := dataapi.MayRunSQL(path); got != want.sql {
+			t.Errorf("%q: SQL %t", path, got)
+		}
+		if got := dataapi.MayReadMetadata(path); got != want.metadata {
+			t.Errorf("%q: metadata %t", path, got)
+		}
+	}
+}
+
 func TestEntities(t *testing.T) {
 	const meta = `{"cubes":[
 		{"name":"orders","title":"Orders","description":"All","type":"cube","sql":"SELECT secret","measures":[{"name":"orders.count","title":"Orders Count","shortTitle":"Count","type":"number","aggType":"count","sql":"x"}],"dimensions":[{"name":"orders.id","type":"number","primaryKey":true},{"name":"orders.at"}]},
