@@ -432,14 +432,13 @@ func TestTokenThatCannotBeIssued(t *testing.T) {
 	}
 }
 
-// TestControls: controls apply to the query that SQL is converted to.
-func TestControls(t *testing.T) {
-	converted := `{"status":"ok","query":{"measures":["orders.count"],"dimensions":["orders.status"]}}`
-	var ran []string
-	d := serve(t, func(w http.ResponseWriter, r *http.Request, body map[string]any) {
+// serveControls answers all requests of a query with controls: converted is the answer to its conversion, and ran gets what
+// is run.
+func serveControls(t *testing.T, converted *string, ran *[]string) *dataAPI {
+	return serve(t, func(w http.ResponseWriter, r *http.Request, body map[string]any) {
 		switch strings.TrimPrefix(r.URL.Path, "/cubejs-api/v1/") {
 		case "convert-query":
-			_, _ = io.WriteString(w, converted)
+			_, _ = io.WriteString(w, *converted)
 		case "meta":
 			if r.Method != http.MethodGet {
 				w.WriteHeader(http.StatusNotFound)
@@ -448,13 +447,20 @@ func TestControls(t *testing.T) {
 			_, _ = io.WriteString(w, `{"cubes":[{"measures":[{"name":"orders.count","type":"number"}],"dimensions":[{"name":"orders.status","type":"string"},{"name":"orders.country","type":"string"}]}]}`)
 		case "load":
 			text, _ := json.Marshal(body["query"])
-			ran = append(ran, string(text))
+			*ran = append(*ran, string(text))
 			_, _ = io.WriteString(w, `{"results":[{"data":{"members":["orders.country"],"dataset":[["CH"]]}}]}`)
 		case "cubesql":
-			ran = append(ran, fmt.Sprint(body["query"]))
+			*ran = append(*ran, fmt.Sprint(body["query"]))
 			_, _ = io.WriteString(w, sqlStream)
 		}
 	})
+}
+
+// TestControls: controls apply to the query that SQL is converted to.
+func TestControls(t *testing.T) {
+	converted := `{"status":"ok","query":{"measures":["orders.count"],"dimensions":["orders.status"]}}`
+	var ran []string
+	d := serveControls(t, &converted, &ran)
 	run := func(c controls.Controls) (*query.Result, []controls.Outcome) {
 		ran = nil
 		got, outcomes, err := d.runner().RunWith(t.Context(), query.Query{SQL: "SELECT 1"}, c, d.target(), query.DefaultLimits)

@@ -80,12 +80,13 @@ func readStream(body io.Reader, limits Limits) (*Result, error) {
 	lines := bufio.NewReaderSize(&limitedReader{body, limits.Bytes, limits.Bytes}, 64<<10)
 	var result *Result
 	for {
-		text, err := lines.ReadBytes('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, err
+		text, readErr := lines.ReadBytes('\n')
+		atEnd := errors.Is(readErr, io.EOF)
+		if readErr != nil && !atEnd {
+			return nil, readErr
 		}
-		atEnd := err != nil
 		if len(bytes.TrimSpace(text)) > 0 {
+			var err error
 			if result, err = readLine(text, result, limits.Rows); err != nil {
 				return nil, err
 			}
