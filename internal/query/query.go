@@ -22,11 +22,11 @@ type Query struct {
 	JSON json.RawMessage
 	// TimeZone is a name of the IANA database; UTC if empty. The timezone of a JSON query takes precedence.
 	TimeZone string
-	// Cache says which cached results are used; stale-if-slow if empty.
+	// Cache selects the cached results that may be used; stale-if-slow if empty.
 	Cache Cache
 }
 
-// Cache says which cached results the server may answer with.
+// Cache selects the cached results that the server may answer with.
 type Cache string
 
 // The modes of the server. Source: packages/cubejs-backend-shared/src/types.

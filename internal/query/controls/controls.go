@@ -65,7 +65,7 @@ const (
 	Dimension = "dimension"
 )
 
-// Outcome says what became of a control.
+// Outcome describes whether and how a control was applied.
 type Outcome struct {
 	// Control is its path in Controls, such as filters[0].
 	Control string `json:"control"`
