@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/e2e/internal/backups"
 	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
 	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
 )
@@ -170,6 +171,12 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 		t.patch(ctx, "qdep/analytics", `{"displayName": "Changed with kubectl"}`)
 		Eventually(func() string { return rest.Ask(ctx, 0, http.MethodGet, export+"?search=kubectl", nil).Text }).WithContext(ctx).Should(
 			MatchRegexp(`Updated deployment configuration,,kubernetes:\S+,1,Changed with kubectl`))
+	})
+
+	It("is backed up with the documented command, which copies the content in the pod of the API server", func(ctx SpecContext) {
+		folder := backups.Create(ctx, world)
+		Expect(os.Stat(filepath.Join(folder, backups.Archive))).To(HaveField("Mode()", os.FileMode(0o600)))
+		Expect(strings.Contains(backups.RestoreContent(ctx, world, folder), "Changed with kubectl")).To(BeTrue(), "the archive has the audit log of the pod")
 	})
 
 	It("fails helm test while a component has no pods, and names it", func(ctx SpecContext) {
