@@ -146,6 +146,25 @@ func (d *Directory) RolesOfGroups(ctx context.Context, namespace, user string) [
 	return roles
 }
 
+// Contact returns the e-mail address of a user, which is the userName for one without addresses, and the first name. It reads
+// only the cache. Both are empty if there is no ScimUser of the name.
+func (d *Directory) Contact(namespace, user string) (email, firstName string) {
+	u := d.users.visible(namespace, user)
+	if u == nil {
+		return "", ""
+	}
+	email = u.Spec.UserName
+	for i, e := range u.Spec.Emails {
+		if e.Value != "" && (i == 0 || e.Primary != nil && *e.Primary) {
+			email = e.Value
+		}
+	}
+	if u.Spec.Name != nil {
+		firstName = u.Spec.Name.GivenName
+	}
+	return email, firstName
+}
+
 // Attributes returns the user attributes of an account that are in effect, by name, from the cache. They must not be modified.
 func (d *Directory) Attributes(namespace string) []*v1alpha1.UserAttribute {
 	return d.attributes.Of(namespace).Attributes

@@ -43,9 +43,9 @@ type Options struct {
 // API serves the routes of its families.
 type API struct {
 	deployments DeploymentFinder
-	mux         *http.ServeMux
+	mux         *router
 	// paths has the patterns of mux without their methods; methods are those of a pattern.
-	paths   *http.ServeMux
+	paths   *router
 	methods map[string][]string
 	huma    huma.API
 	// routes are all routes, in the order of the families.
@@ -59,7 +59,7 @@ type API struct {
 // New returns an API with the routes of families, in the order of the OpenAPI document.
 func New(o Options, families ...Family) (*API, error) {
 	configureLibrary()
-	a := &API{deployments: o.Deployments, sections: o.Sections, mux: http.NewServeMux(), paths: http.NewServeMux(), methods: map[string][]string{}}
+	a := &API{deployments: o.Deployments, sections: o.Sections, mux: newRouter(), paths: newRouter(), methods: map[string][]string{}}
 	a.huma = humago.New(a.mux, libraryConfig(o.Version))
 	for _, f := range append(families, a.documentFamily()) {
 		doc := a.huma.OpenAPI()
@@ -83,6 +83,7 @@ func (a *API) register(tag string, r Route) (err error) {
 		}
 	}()
 	op := &operation{route: r, inDeployment: strings.Contains(r.Path, "{"+deploymentIDParameter+"}"), repeatable: map[string]bool{}}
+	a.mux.prefers[r.Path], a.paths.prefers[r.Path] = r.preferred, r.preferred
 	r.handle(a, tag, op)
 	documented := documentedOperation(a.huma.OpenAPI().Paths[r.Path], r.Method)
 	if documented == nil {
@@ -95,7 +96,7 @@ func (a *API) register(tag string, r Route) (err error) {
 		r.document(a.huma.OpenAPI(), documented)
 	}
 	if len(a.methods[r.Path]) == 0 {
-		a.paths.Handle(r.Path, http.NotFoundHandler())
+		a.paths.HandleFunc(r.Path, http.NotFound)
 	}
 	a.routes = append(a.routes, r)
 	a.methods[r.Path] = append(a.methods[r.Path], r.Method)

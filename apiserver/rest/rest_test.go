@@ -200,3 +200,39 @@ func TestLibraryOfOtherAPIs(t *testing.T) {
 		t.Error("huma.NewError was replaced")
 	}
 }
+
+// TestPreferredRoutes has patterns that match the same path, where neither is more specific.
+func TestPreferredRoutes(t *testing.T) {
+	type output struct {
+		Body struct {
+			Route string `json:"route"`
+		}
+	}
+	route := func(method, path, id string) Route {
+		return Handle(method, path, id, NoPermission, id, func(context.Context, *struct{}) (*output, error) {
+			out := &output{}
+			out.Body.Route = id
+			return out, nil
+		})
+	}
+	a, err := New(Options{}, Family{Tag: "Books", Routes: []Route{
+		route(http.MethodPut, "/books/{id}/pages", "pages"), route(http.MethodPut, "/books/by-slug/{slug}", "slug").Preferred(), route(http.MethodGet, "/books/{id}", "book"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		method, path string
+		status       int
+		want         string
+	}{
+		{"PUT", "/books/1/pages", 200, "pages"}, {"PUT", "/books/by-slug/x", 200, "slug"}, {"PUT", "/books/by-slug/pages", 200, "slug"},
+		{"GET", "/books/by-slug", 200, "book"}, {"GET", "/books/by-slug/x", 405, "allowed: PUT"}, {"GET", "/books/1/pages", 405, "allowed: PUT"}, {"PUT", "/books/1/x", 404, "no such path"},
+	} {
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil), &v1alpha1.Account{}, &auth.Principal{})
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s %s: %d %s, want %d with %q", c.method, c.path, w.Code, w.Body, c.status, c.want)
+		}
+	}
+}

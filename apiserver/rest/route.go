@@ -42,6 +42,8 @@ type Route struct {
 
 	// cached is true if the deployment of the path may be as old as the cache.
 	cached bool
+	// preferred is true if the route has precedence over others that match the same path.
+	preferred bool
 
 	handle   func(a *API, tag string, op *operation)
 	document func(*huma.OpenAPI, *huma.Operation)
@@ -88,6 +90,13 @@ func (r Route) WithMaxBody(bytes int64) Route {
 // read, and that have an effect only through the last of these.
 func (r Route) WithCachedDeployment() Route {
 	r.cached = true
+	return r
+}
+
+// Preferred gives the route precedence over others that match the same path, where neither pattern is more
+// specific: /books/by-slug/{slug} and /books/{id}/pages. All routes of the path must have it.
+func (r Route) Preferred() Route {
+	r.preferred = true
 	return r
 }
 

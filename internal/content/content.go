@@ -6,8 +6,11 @@ package content
 import (
 	"context"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/displayname"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -58,4 +61,22 @@ func (e *Error) Error() string { return e.Message }
 // Errorf returns an Error.
 func Errorf(reason Reason, format string, args ...any) error {
 	return &Error{reason, fmt.Sprintf(format, args...)}
+}
+
+// MaxName is the maximum number of characters of a name.
+const MaxName = 255
+
+// CheckName returns an error for a name that is not allowed; field is its property in the request.
+func CheckName(field, name string) error {
+	switch {
+	case name == "":
+		return Errorf(Invalid, `%s: "" is empty; allowed: 1 to %d characters`, field, MaxName)
+	case utf8.RuneCountInString(name) > MaxName:
+		return Errorf(Invalid, "%s: it has %d characters; allowed: 1 to %d", field, utf8.RuneCountInString(name), MaxName)
+	case displayname.Check(name) != nil:
+		return Errorf(Invalid, "%s: %q: it %s", field, name, displayname.Rule)
+	case strings.TrimSpace(name) != name:
+		return Errorf(Invalid, "%s: %q begins or ends with white space; allowed: names without", field, name)
+	}
+	return nil
 }

@@ -72,6 +72,13 @@ var commandLineRequests = []struct {
 	{"folders list --parent", "GET", "/api/v1/deployments/{id}/folders?parentId={folder}&first=5", "", []string{"items.0.id", "items.0.parentId"}},
 	{"folders update", "PUT", "/api/v1/deployments/{id}/folders/{folder}", `{"name":"Top","position":2}`, []string{"id"}},
 	{"folders ancestors", "GET", "/api/v1/deployments/{id}/folders/{folder}/ancestors", "", []string{"0.id", "0.name", "0.position", "0.updatedAt"}},
+	{"workbooks create", "POST", "/api/v1/deployments/{id}/workbooks", `{"name":"Sales","folderId":{folder}}`, []string{"id"}},
+	{"workbooks list --folder", "GET", "/api/v1/deployments/{id}/workbooks?folderId={folder}", "", []string{"items.0.id", "items.0.name", "items.0.folderId", "items.0.user.email", "items.0.updatedAt"}},
+	{"workbooks get", "GET", "/api/v1/deployments/{id}/workbooks/{workbook}", "", []string{"id", "meta"}},
+	{"workbooks update --folder 0 --slug", "PUT", "/api/v1/deployments/{id}/workbooks/{workbook}", `{"name":"Revenue","slug":"revenue","folderId":null}`, []string{"id", "slug"}},
+	{"workbooks dashboard", "PUT", "/api/v1/deployments/{id}/workbooks/{workbook}/dashboard", `{"dashboardDraft":{"widgets":[]}}`, []string{"dashboardDraft"}},
+	{"workbooks duplicate", "POST", "/api/v1/deployments/{id}/workbooks/{workbook}/duplicate", "", []string{"id"}},
+	{"workbooks delete", "DELETE", "/api/v1/deployments/{id}/workbooks/{workbook}", "", nil},
 	{"folders delete", "DELETE", "/api/v1/deployments/{id}/folders/{empty}", "", nil},
 	{"api-keys list", "GET", "/api/v1/api-keys", "", []string{"items.0.id", "items.0.name"}},
 	{"spec", "GET", "/api/v1/spec", "", []string{"openapi", "info", "servers", "security", "components.schemas", "components.securitySchemes", "paths"}},
@@ -84,7 +91,8 @@ func TestUpstreamCommandLineClientIsServed(t *testing.T) {
 	admin := caller{acme.host, "Api-Key " + acme.admin} // its scheme for keys that begin with sk-
 	environment, _ := admin.call(t, "GET", "/api/v1/deployments/"+id+"/environments", nil).is(200).at("items.0.id").(string)
 	path := strings.NewReplacer("{id}", id, "{git}", acme.id, "{env}", environment,
-		"{folder}", createFolder(t, acme, id, map[string]any{"name": "folder"}), "{empty}", createFolder(t, acme, id, map[string]any{"name": "empty"}))
+		"{folder}", createFolder(t, acme, id, map[string]any{"name": "folder"}), "{empty}", createFolder(t, acme, id, map[string]any{"name": "empty"}),
+		"{workbook}", fmt.Sprint(admin.call(t, "POST", "/api/v1/deployments/"+id+"/workbooks", nil).is(200).at("id")))
 	for _, c := range commandLineRequests {
 		t.Run(c.command, func(t *testing.T) {
 			var body any

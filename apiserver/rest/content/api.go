@@ -1,5 +1,5 @@
-// Package content serves the families of the REST API for workspace content: the folders of
-// deployments.
+// Package content serves the families of the REST API for workspace content: the folders and the
+// workbooks of deployments.
 package content
 
 import (
@@ -10,16 +10,20 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/folder"
+	"github.com/quoin-dev/quoin/internal/content/workspace"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // Owners have the tables of the group.
-var Owners = []store.Owner{folder.Owner}
+var Owners = []store.Owner{folder.Owner, workspace.Owner}
 
 // Options configure the group.
 type Options struct {
 	// Database has the content; nil without one.
 	Database content.Database
+	// Contact returns the e-mail address and the first name of a user of an account by the name of the
+	// ScimUser; empty if there is none.
+	Contact func(namespace, user string) (email, firstName string)
 }
 
 // New returns the families of the group.
@@ -27,12 +31,22 @@ func New(o Options) []rest.Family {
 	if o.Database == nil {
 		o.Database = noDatabase{}
 	}
-	a := &api{folders: &folder.Folders{DB: o.Database, Record: record}}
-	return []rest.Family{a.foldersFamily()}
+	if o.Contact == nil {
+		o.Contact = func(string, string) (string, string) { return "", "" }
+	}
+	a := &api{
+		folders: &folder.Folders{DB: o.Database, Record: record, Deleted: workspace.FolderDeleted},
+		content: &workspace.Workspace{DB: o.Database, Record: record}, contact: o.Contact,
+	}
+	return []rest.Family{a.foldersFamily(), a.workbooksFamily()}
 }
 
 // api has the handlers of the group.
-type api struct{ folders *folder.Folders }
+type api struct {
+	folders *folder.Folders
+	content *workspace.Workspace
+	contact func(namespace, user string) (email, firstName string)
+}
 
 // noDatabase is the database of a server without one.
 type noDatabase struct{}

@@ -3,7 +3,6 @@ package content
 import (
 	"context"
 	"net/http"
-	"strconv"
 	"time"
 
 	"k8s.io/utils/ptr"
@@ -51,9 +50,8 @@ type FolderEntry struct {
 
 // shownFolder returns a folder as documented; path are the folders that contain it.
 func shownFolder(ctx context.Context, f *folder.Folder, path []folder.Folder) Folder {
-	deployment, _ := strconv.ParseInt(rest.ScopeFrom(ctx).Deployment.Labels[v1alpha1.LabelID], 10, 64) // the engine has found it by this id
 	out := Folder{
-		ID: f.ID, DeploymentID: deployment, Type: "FOLDER", Name: f.Name, Position: f.Position,
+		ID: f.ID, DeploymentID: deploymentID(ctx), Type: "FOLDER", Name: f.Name, Position: f.Position,
 		CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt, FolderPath: make([]FolderEntry, len(path)),
 	}
 	if f.ParentID != folder.Root {

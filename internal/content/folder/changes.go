@@ -27,7 +27,7 @@ type Update struct {
 
 // Create creates a folder on behalf of a principal. It returns the path to it, as Ancestors.
 func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New) (path []Folder, err error) {
-	if err := checkName(in.Name); err != nil {
+	if err := content.CheckName("name", in.Name); err != nil {
 		return nil, err
 	}
 	if in.Position != nil {
@@ -67,7 +67,7 @@ func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New
 // update that changes nothing has no event.
 func (f *Folders) Update(ctx context.Context, s content.Scope, by string, id int64, in Update) ([]Folder, error) {
 	if in.Name != nil {
-		if err := checkName(*in.Name); err != nil {
+		if err := content.CheckName("name", *in.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -130,6 +130,11 @@ func (f *Folders) Delete(ctx context.Context, s content.Scope, id int64) error {
 		}
 		if _, err := tx.ExecContext(ctx, "DELETE FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3", s.Account.UID, s.Deployment.UID, id); err != nil {
 			return fmt.Errorf("delete folder %d: %w", id, err)
+		}
+		if f.Deleted != nil {
+			if err := f.Deleted(ctx, tx, s, id); err != nil {
+				return err
+			}
 		}
 		return f.record(ctx, tx, deletedFolder, before, nil)
 	})

@@ -12,13 +12,10 @@ import (
 	"embed"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
-	"github.com/quoin-dev/quoin/internal/displayname"
 	"github.com/quoin-dev/quoin/internal/fold"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -41,7 +38,7 @@ const (
 	// MaxDepth is the maximum number of folders on a path from the root.
 	MaxDepth = 10
 	// MaxName is the maximum number of characters of a name.
-	MaxName = 255
+	MaxName = content.MaxName
 	// MaxPosition is the maximum position.
 	MaxPosition = 1<<31 - 1
 	// MaxChildren is the maximum number of folders in a folder, and at the root.
@@ -70,6 +67,9 @@ type Folder struct {
 type Folders struct {
 	DB     content.Database
 	Record content.Record
+	// Deleted is called in the transaction in which a folder is deleted, for the content in it; nothing
+	// is called if it is nil.
+	Deleted func(ctx context.Context, tx *store.Tx, s content.Scope, id int64) error
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
@@ -81,21 +81,6 @@ func (f *Folders) now() time.Time {
 		now = f.Now
 	}
 	return now().UTC().Truncate(time.Microsecond)
-}
-
-// checkName returns an error for a name that is not allowed.
-func checkName(name string) error {
-	switch {
-	case name == "":
-		return content.Errorf(content.Invalid, `name: "" is empty; allowed: 1 to %d characters`, MaxName)
-	case utf8.RuneCountInString(name) > MaxName:
-		return content.Errorf(content.Invalid, "name: it has %d characters; allowed: 1 to %d", utf8.RuneCountInString(name), MaxName)
-	case displayname.Check(name) != nil:
-		return content.Errorf(content.Invalid, "name: %q: it %s", name, displayname.Rule)
-	case strings.TrimSpace(name) != name:
-		return content.Errorf(content.Invalid, "name: %q begins or ends with white space; allowed: names without", name)
-	}
-	return nil
 }
 
 func checkPosition(position int64) error {

@@ -1,0 +1,86 @@
+package content
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/number"
+	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content/workspace"
+)
+
+// kindUser is the kind of an owner that is a ScimUser.
+const kindUser = "ScimUser"
+
+// deploymentID returns the number of the deployment of the path.
+func deploymentID(ctx context.Context) int64 {
+	id, _ := strconv.ParseInt(rest.ScopeFrom(ctx).Deployment.Labels[v1alpha1.LabelID], 10, 64) // the engine has found it by this id
+	return id
+}
+
+// callerOf returns who makes the changes of a request.
+func callerOf(ctx context.Context) workspace.Caller {
+	s := rest.ScopeFrom(ctx)
+	by := workspace.Caller{Principal: s.Caller(), Owner: s.Caller()}
+	if s.Principal.User != "" {
+		by.Owner = kindUser + ":" + s.Principal.User
+	}
+	return by
+}
+
+// ResourceOwner is who content belongs to: a user, or the key of a program.
+type ResourceOwner struct {
+	ID        int64   `json:"id" minimum:"1" maximum:"9007199254740991"`
+	Email     string  `json:"email"`
+	FirstName *string `json:"firstName,omitempty" nullable:"true"`
+}
+
+// shownOwner returns the owner <kind>:<id> as documented. Who has no e-mail address gets one in the domain of the account.
+func (a *api) shownOwner(ctx context.Context, owner string) ResourceOwner {
+	s := rest.ScopeFrom(ctx)
+	kind, id, _ := strings.Cut(owner, ":")
+	fallback := id + "@" + string(s.Account.Spec.Host)
+	if kind != kindUser {
+		return ResourceOwner{ID: number.Of(kind, id), Email: fallback}
+	}
+	email, firstName := a.contact(s.Namespace(), id)
+	return ResourceOwner{ID: number.Of("User", id), Email: cmp.Or(email, fallback), FirstName: rest.NilIfEmpty(firstName)}
+}
+
+// shownPath returns the folders that contain something as documented.
+func shownPath(path []workspace.Place) []FolderEntry {
+	out := make([]FolderEntry, len(path))
+	for i, p := range path {
+		out[i] = FolderEntry(p)
+	}
+	return out
+}
+
+// Object is an opaque JSON object, which is kept with all its properties.
+type Object struct{ workspace.Object }
+
+// Schema implements huma.SchemaProvider.
+func (Object) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Examples: []any{map[string]any{}}}
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *Object) UnmarshalJSON(data []byte) (err error) {
+	o.Object, err = workspace.Decode(data)
+	return err
+}
+
+// StoredObject is a JSON object in canonical form, in a response.
+type StoredObject string
+
+// Schema implements huma.SchemaProvider.
+func (StoredObject) Schema(r huma.Registry) *huma.Schema { return Object{}.Schema(r) }
+
+// MarshalJSON implements json.Marshaler.
+func (o StoredObject) MarshalJSON() ([]byte, error) { return json.RawMessage(o).MarshalJSON() }

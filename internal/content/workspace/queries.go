@@ -1,0 +1,183 @@
+package workspace
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+const workbookColumns = "id, folder_id, slug, name, meta, version, owner, created_at, created_by, updated_at, updated_by"
+
+// scanWorkbook reads the columns.
+func scanWorkbook(row interface{ Scan(into ...any) error }, wb *Workbook) error {
+	var created, updated int64
+	err := row.Scan(&wb.ID, &wb.FolderID, &wb.Slug, &wb.Name, &wb.Meta, &wb.Version, &wb.Owner, &created, &wb.CreatedBy, &updated, &wb.UpdatedBy)
+	wb.CreatedAt, wb.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
+	return err
+}
+
+func insertWorkbook(ctx context.Context, tx *store.Tx, s content.Scope, wb *Workbook) error {
+	const statement = "INSERT INTO workbook (account_uid, deployment_uid, " + workbookColumns + ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+	_, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, wb.ID, wb.FolderID, wb.Slug, wb.Name, wb.Meta, wb.Version,
+		wb.Owner, wb.CreatedAt.UnixMicro(), wb.CreatedBy, wb.UpdatedAt.UnixMicro(), wb.UpdatedBy)
+	if err != nil {
+		return fmt.Errorf("insert a workbook: %w", err)
+	}
+	return nil
+}
+
+func updateWorkbook(ctx context.Context, tx *store.Tx, s content.Scope, wb *Workbook) error {
+	const statement = `UPDATE workbook SET folder_id = $4, slug = $5, name = $6, meta = $7, version = $8, updated_at = $9, updated_by = $10
+		WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3`
+	_, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, wb.ID, wb.FolderID, wb.Slug, wb.Name, wb.Meta, wb.Version,
+		wb.UpdatedAt.UnixMicro(), wb.UpdatedBy)
+	if err != nil {
+		return fmt.Errorf("update workbook %d: %w", wb.ID, err)
+	}
+	return nil
+}
+
+// Place is an entry of the path to content.
+type Place struct {
+	ID   int64
+	Name string
+}
+
+// List is a page of content.
+type List[T any] struct {
+	store.Page[T]
+	// Paths are the paths of the folders of the items, from the root, by the id of the folder.
+	Paths map[int64][]Place
+	// Total is the number of all items of the list.
+	Total int
+}
+
+// maxPageBytes is the size of the opaque parts of a page in bytes from which on a page ends.
+const maxPageBytes = 8 << 20
+
+// Workbooks returns a page of the workbooks of a deployment, or of those in a folder, ordered by id. A page
+// may have fewer items than requested if they are large.
+func (w *Workspace) Workbooks(ctx context.Context, s content.Scope, in *int64, r store.PageRequest) (out List[Workbook], err error) {
+	from, args := "workbook WHERE deployment_uid = $1 AND account_uid = $2", []any{s.Deployment.UID, s.Account.UID}
+	if in != nil {
+		from, args = from+" AND folder_id = $3", append(args, *in)
+	}
+	err = w.DB.Read(ctx, func(q store.Querier) error {
+		if in != nil {
+			if err := checkFolder(ctx, q, s, *in); err != nil {
+				return err
+			}
+		}
+		if r.Limit, err = boundedLimit(ctx, q, "OCTET_LENGTH(meta)", from, args, r); err != nil {
+			return err
+		}
+		list := store.List[Workbook]{
+			Columns: workbookColumns, From: from, Args: args, Order: []string{"id"},
+			Scan: func(row *sql.Rows, wb *Workbook) error { return scanWorkbook(row, wb) },
+			Key:  func(wb *Workbook) []any { return []any{wb.ID} },
+		}
+		if out.Page, err = list.Read(ctx, q, r); err != nil {
+			return err
+		}
+		if err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+from, args...).Scan(&out.Total); err != nil {
+			return fmt.Errorf("count workbooks: %w", err)
+		}
+		var folders []int64
+		for i := range out.Items {
+			folders = append(folders, out.Items[i].FolderID)
+		}
+		out.Paths, err = paths(ctx, q, s, folders)
+		return err
+	})
+	return out, err
+}
+
+// boundedLimit returns the limit of a page by id with which its rows stay below maxPageBytes, at least 1. size is the
+// expression for the size of a row.
+func boundedLimit(ctx context.Context, q store.Querier, size, from string, args []any, r store.PageRequest) (int, error) {
+	args = slices.Clone(args)
+	if len(r.After) > 0 {
+		args = append(args, r.After[0])
+		from += fmt.Sprintf(" AND id > $%d", len(args))
+	}
+	args = append(args, r.Limit)
+	rows, err := q.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s ORDER BY id LIMIT $%d", size, from, len(args)), args...)
+	if err != nil {
+		return 0, fmt.Errorf("read the sizes of a page: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	limit, total := 0, int64(0)
+	for rows.Next() {
+		var bytes int64
+		if err := rows.Scan(&bytes); err != nil {
+			return 0, fmt.Errorf("read the sizes of a page: %w", err)
+		}
+		if total += bytes; total > maxPageBytes && limit > 0 {
+			return limit, rows.Err()
+		}
+		limit++
+	}
+	return r.Limit, rows.Err()
+}
+
+// Workbook returns a workbook.
+func (w *Workspace) Workbook(ctx context.Context, s content.Scope, id int64) (wb *Workbook, err error) {
+	err = w.DB.Read(ctx, func(q store.Querier) error {
+		wb, err = getWorkbook(ctx, q, s, id)
+		return err
+	})
+	return wb, err
+}
+
+// Path returns the path to a folder from the root, the folder itself last; it is empty for the root.
+func (w *Workspace) Path(ctx context.Context, s content.Scope, id int64) (path []Place, err error) {
+	err = w.DB.Read(ctx, func(q store.Querier) error {
+		found, err := paths(ctx, q, s, []int64{id})
+		path = found[id]
+		return err
+	})
+	return path, err
+}
+
+// paths returns the paths to folders, with one statement.
+func paths(ctx context.Context, q store.Querier, s content.Scope, folders []int64) (map[int64][]Place, error) {
+	slices.Sort(folders)
+	args := []any{s.Account.UID, s.Deployment.UID, maxDepth}
+	var wanted []string
+	for _, id := range slices.Compact(folders) {
+		if id != Root {
+			args = append(args, id)
+			wanted = append(wanted, fmt.Sprintf("$%d", len(args)))
+		}
+	}
+	out := map[int64][]Place{}
+	if len(wanted) == 0 {
+		return out, nil
+	}
+	query := `WITH RECURSIVE path (wanted, level, id, parent_id, name) AS (
+		SELECT id, 1, id, parent_id, name FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (` + strings.Join(wanted, ", ") + `)
+		UNION ALL
+		SELECT path.wanted, path.level + 1, up.id, up.parent_id, up.name
+		FROM path JOIN folder AS up ON up.account_uid = $1 AND up.deployment_uid = $2 AND up.id = path.parent_id WHERE path.level < $3
+	) SELECT wanted, id, name FROM path ORDER BY wanted, level DESC`
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read the paths of folders: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var of int64
+		var p Place
+		if err := rows.Scan(&of, &p.ID, &p.Name); err != nil {
+			return nil, fmt.Errorf("read the paths of folders: %w", err)
+		}
+		out[of] = append(out[of], p)
+	}
+	return out, rows.Err()
+}

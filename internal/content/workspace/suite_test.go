@@ -1,0 +1,139 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/folder"
+	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/store/storetest"
+)
+
+// world is a database with the tables of the workspace, of folders and of the audit log, empty at first.
+type world struct {
+	*testing.T
+	store   *store.Store
+	content *Workspace
+	folders *folder.Folders
+	// failing is returned instead of recording an event.
+	failing error
+	clock   time.Time
+}
+
+// cases run on both databases.
+var cases = []struct {
+	name string
+	run  func(w *world)
+}{
+	{"workbooks: create, get, update, delete", testWorkbooks},
+	{"workbooks: invalid changes", testInvalidWorkbooks},
+	{"workbooks: slugs", testSlugs},
+	{"workbooks: upsert", testUpsert},
+	{"workbooks: concurrent upserts", testConcurrentUpserts},
+	{"workbooks: meta is replaced or merged", testMeta},
+	{"workbooks: drafts", testDrafts},
+	{"workbooks: pages", testPages},
+	{"workbooks: copies", testCopies},
+	{"the content of a deleted folder moves to the root", testDeletedFolder},
+	{"another account or deployment sees nothing", testTenants},
+	{"a change and its event are one transaction", testEvents},
+	{"a purge deletes the content of a deleted deployment only", testPurge},
+}
+
+func TestDatabases(t *testing.T) {
+	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) { c.run(openWorld(t, newDatabase(t))) })
+		}
+	})
+}
+
+func openWorld(t *testing.T, url string) *world {
+	t.Helper()
+	s, err := store.Open(t.Context(), url, nil, audit.Owner, folder.Owner, Owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	w := &world{T: t, store: s, clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	w.content = &Workspace{DB: s, Record: w.record, Now: func() time.Time { w.clock = w.clock.Add(time.Second); return w.clock }}
+	w.folders = &folder.Folders{DB: s, Record: w.record, Deleted: FolderDeleted}
+	return w
+}
+
+func (w *world) record(ctx context.Context, tx *store.Tx, e audit.Event) error {
+	if w.failing != nil {
+		return w.failing
+	}
+	e.Account, e.Source, e.Actor = "demo", audit.SourceREST, audit.Actor{Kind: audit.ActorKey, ID: "k1"}
+	return audit.RecordTx(ctx, tx, e)
+}
+
+// scope returns a deployment of an account, by their UIDs.
+func scope(account, deployment string) content.Scope {
+	return content.Scope{Account: store.Account{UID: account, Name: "demo"}, Deployment: store.Deployment{UID: deployment, Namespace: "demo", Name: "sales"}}
+}
+
+var (
+	demo = scope("a1", "d1")
+	// ada is a user whose key makes changes.
+	ada = Caller{Principal: "ApiKey:ada-key", Owner: "ScimUser:ada"}
+	bob = Caller{Principal: "ApiKey:bob-key", Owner: "ScimUser:bob"}
+)
+
+// workbook creates a workbook at the root.
+func (w *world) workbook(name string) *Workbook {
+	w.Helper()
+	wb, err := w.content.Create(w.Context(), demo, ada, Change{Name: &name})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return wb
+}
+
+// folder creates a folder and returns its id.
+func (w *world) folder(name string, parent int64) int64 {
+	w.Helper()
+	path, err := w.folders.Create(w.Context(), demo, ada.Principal, folder.New{Name: name, ParentID: parent})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return path[len(path)-1].ID
+}
+
+// object parses a JSON object.
+func object(text string) Object {
+	o, err := Decode([]byte(text))
+	if err != nil {
+		panic(fmt.Sprintf("%s: %v", text, err))
+	}
+	return o
+}
+
+func errorOf[T any](_ T, err error) error { return err }
+
+func rename(name string) Change { return Change{Name: ptr.To(name)} }
+
+// events returns the events of the audit log as text, the oldest first.
+func (w *world) events() (out []string) {
+	w.Helper()
+	l := audit.NewLog(w.store, audit.Options{})
+	defer l.Close()
+	events, err := l.Query(w.Context(), audit.Filter{Account: "demo"})
+	if err != nil {
+		w.Fatal(err)
+	}
+	for e, err := range events {
+		if err != nil {
+			w.Fatal(err)
+		}
+		out = append(out, fmt.Sprintf("%s %s %s %s", e.Name, e.Object, e.Object.ID, e.Changes))
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package workspace
+
+import (
+	"context"
+
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// Upsert updates the workbook with a slug, or creates it. The meta is merged into that of an existing
+// workbook. The same request again changes nothing.
+func (w *Workspace) Upsert(ctx context.Context, s content.Scope, by Caller, slug string, in Change) (out *Workbook, err error) {
+	if slug, err = Slug(slug); err != nil {
+		return nil, err
+	}
+	err = w.change(ctx, s, func(tx *store.Tx) error {
+		before, err := workbookBySlug(ctx, tx, s, slug)
+		if err != nil {
+			return err
+		}
+		if before != nil {
+			in.Merge = true
+			out, err = w.update(ctx, tx, s, by, before, in)
+			return err
+		}
+		in.Slug = &slug
+		if in.Name == nil {
+			in.Name = &slug
+		}
+		out, err = w.create(ctx, tx, s, by, in)
+		return err
+	})
+	return out, err
+}
+
+// Duplicate creates a copy of a workbook in the same folder. The copy has no slug.
+func (w *Workspace) Duplicate(ctx context.Context, s content.Scope, by Caller, id int64) (out *Workbook, err error) {
+	err = w.change(ctx, s, func(tx *store.Tx) error {
+		source, err := getWorkbook(ctx, tx, s, id)
+		if err != nil {
+			return err
+		}
+		meta, err := Decode([]byte(source.Meta))
+		if err != nil {
+			return err
+		}
+		name := copyName(source.Name)
+		out, err = w.create(ctx, tx, s, by, Change{Name: &name, FolderID: &source.FolderID, Meta: meta})
+		return err
+	})
+	return out, err
+}
+
+// copyName returns the name of a copy, which is shortened to the maximum.
+func copyName(name string) string {
+	runes := []rune("Copy of " + name)
+	if len(runes) > content.MaxName {
+		runes = runes[:content.MaxName]
+		for runes[len(runes)-1] == ' ' {
+			runes = runes[:len(runes)-1]
+		}
+	}
+	return string(runes)
+}

@@ -1,0 +1,113 @@
+// Package workspace has what people make in the folders of deployments: workbooks.
+//
+//	workspace.go   the owner of the tables, what is common to all kinds of content
+//	workbook.go    the model of workbooks; creating, updating and deleting them
+//	upsert.go      creating or updating a workbook by its slug, duplicating one
+//	queries.go     reading
+//	object.go      JSON objects of clients, which are kept in canonical form
+//	draft.go       drafts of dashboards, and their schema
+//	schemas/       JSON Schemas of the opaque parts, with their versions
+//	migrations/    the tables
+//
+// Folders are a package of their own; statements here only read them.
+package workspace
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Owner has the tables of the workspace.
+var Owner = store.Owner{
+	Name: "workspace", Migrations: migrations, Tables: []string{"workbook"}, Purge: store.PurgeTable("workbook", "account_uid, id"),
+}
+
+// Names of events.
+var (
+	createdWorkbook = audit.Declare("Created workbook")
+	updatedWorkbook = audit.Declare("Updated workbook")
+	deletedWorkbook = audit.Declare("Deleted workbook")
+)
+
+// MaxInFolder is the maximum number of workbooks in a folder, and at the root.
+const MaxInFolder = 10_000
+
+// Root is the folder of what is in none.
+const Root int64 = 0
+
+// maxDepth is the maximum number of folders on a path from the root.
+const maxDepth = 10
+
+// Caller is who makes a change.
+type Caller struct {
+	// Principal is the principal of the request, as <kind>:<id>.
+	Principal string
+	// Owner is who owns what the caller creates, as <kind>:<id>: the user whom the principal acts for,
+	// or else the principal.
+	Owner string
+}
+
+// Workspace is the content of all deployments.
+type Workspace struct {
+	DB     content.Database
+	Record content.Record
+	// Now is the clock; time.Now if nil.
+	Now func() time.Time
+}
+
+// now returns the time with the precision of the database.
+func (w *Workspace) now() time.Time {
+	now := time.Now
+	if w.Now != nil {
+		now = w.Now
+	}
+	return now().UTC().Truncate(time.Microsecond)
+}
+
+// change runs work in a transaction that excludes other changes of the account.
+func (w *Workspace) change(ctx context.Context, s content.Scope, work func(tx *store.Tx) error) error {
+	return w.DB.Tx(ctx, func(tx *store.Tx) error {
+		if err := tx.LockDeployment(ctx, s.Account, s.Deployment); err != nil {
+			return err
+		}
+		return work(tx)
+	})
+}
+
+// FolderDeleted moves what a deleted folder contains to the root. It is called in the transaction that
+// deletes the folder.
+func FolderDeleted(ctx context.Context, tx *store.Tx, s content.Scope, id int64) error {
+	const statement = "UPDATE workbook SET folder_id = 0 WHERE deployment_uid = $1 AND account_uid = $2 AND folder_id = $3"
+	if _, err := tx.ExecContext(ctx, statement, s.Deployment.UID, s.Account.UID, id); err != nil {
+		return fmt.Errorf("move the workbooks of folder %d: %w", id, err)
+	}
+	return nil
+}
+
+// checkFolder returns an error if a folder that a request names does not exist.
+func checkFolder(ctx context.Context, q store.Querier, s content.Scope, id int64) error {
+	if id == Root {
+		return nil
+	}
+	const query = "SELECT 1 FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3"
+	var one int
+	err := q.QueryRowContext(ctx, query, s.Account.UID, s.Deployment.UID, id).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return content.Errorf(content.NotFound, "folderId: folder %d does not exist", id)
+	}
+	if err != nil {
+		return fmt.Errorf("read folder %d: %w", id, err)
+	}
+	return nil
+}
