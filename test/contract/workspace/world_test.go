@@ -90,7 +90,7 @@ func startServer(ctx context.Context, config *clientrest.Config, database string
 type account struct {
 	name string
 	// admin, reader, editor and other are tokens of keys without an owner: the latter may read and edit content; ada's key has
-	// the user ada as its owner.
+	// the user ada as its owner, who is an Explorer.
 	admin, reader, editor, other, ada string
 }
 
@@ -101,7 +101,9 @@ func (a *account) host() string { return a.name + ".example.com" }
 func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 	objects := []client.Object{&v1alpha1.ScimUser{
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: "ada"},
-		Spec:       v1alpha1.ScimUserSpec{UserName: "ada@example.com", Name: &v1alpha1.ScimName{GivenName: "Ada"}},
+		Spec: v1alpha1.ScimUserSpec{
+			UserName: "ada@example.com", Name: &v1alpha1.ScimName{GivenName: "Ada"}, AccountRoles: []v1alpha1.AccountRoleReference{"Explorer"},
+		},
 	}}
 	for i, name := range []string{"analytics", "marketing"} {
 		objects = append(objects, &v1alpha1.Deployment{
