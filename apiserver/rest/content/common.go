@@ -41,7 +41,7 @@ type ResourceOwner struct {
 	FirstName *string `json:"firstName,omitempty" nullable:"true"`
 }
 
-// shownOwner returns the owner <kind>:<id> as documented. Who has no e-mail address gets one in the domain of the account.
+// shownOwner returns the owner <kind>:<id> as documented. An owner without an e-mail address gets one in the domain of the account.
 func (a *api) shownOwner(ctx context.Context, owner string) ResourceOwner {
 	s := rest.ScopeFrom(ctx)
 	kind, id, _ := strings.Cut(owner, ":")
