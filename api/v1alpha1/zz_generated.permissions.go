@@ -3,7 +3,7 @@
 package v1alpha1
 
 // Permission is a permission of the REST and SCIM APIs, by its documented name.
-// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;FolderRead;FolderEdit;FolderManage;SqlRunnerRead;OAuthIntegrationsManage;ScimManage
+// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;FolderRead;FolderEdit;FolderManage;WorkbookRead;WorkbookEdit;WorkbookManage;SqlRunnerRead;OAuthIntegrationsManage;ScimManage
 type Permission string
 
 // The permissions.
@@ -36,6 +36,12 @@ const (
 	PermissionFolderEdit Permission = "FolderEdit"
 	// PermissionFolderManage allows everything on folders.
 	PermissionFolderManage Permission = "FolderManage"
+	// PermissionWorkbookRead allows reading workbooks.
+	PermissionWorkbookRead Permission = "WorkbookRead"
+	// PermissionWorkbookEdit allows creating and updating workbooks.
+	PermissionWorkbookEdit Permission = "WorkbookEdit"
+	// PermissionWorkbookManage allows everything on workbooks.
+	PermissionWorkbookManage Permission = "WorkbookManage"
 	// PermissionSqlRunnerRead allows running SQL; data API tokens of people without it do not.
 	PermissionSqlRunnerRead Permission = "SqlRunnerRead"
 	// PermissionOAuthIntegrationsManage allows reading, creating, changing and deleting OAuth integrations.
@@ -45,5 +51,5 @@ const (
 )
 
 // AccountRoleAction is an action of a policy, by its documented name.
-// +kubebuilder:validation:Enum=All;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;AuditLogManage;SqlRunnerRead;OAuthIntegrationsManage;FolderRead;FolderEdit;FolderManage
+// +kubebuilder:validation:Enum=All;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;AuditLogManage;SqlRunnerRead;WorkbookManage;WorkbookRead;WorkbookEdit;OAuthIntegrationsManage;FolderRead;FolderEdit;FolderManage
 type AccountRoleAction string

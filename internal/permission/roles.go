@@ -14,13 +14,14 @@ const (
 	Global     Resource = "Global"
 	Deployment Resource = "Deployment"
 	Folder     Resource = "Folder"
+	Workbook   Resource = "Workbook"
 )
 
-// Resources are the types of resources of the documented API. Quoin uses the first three.
-var Resources = []Resource{Global, Deployment, "Report", "ReportFolder", "Agent", "AgentSpace", "Workbook", "Dashboard", Folder, "ChatThread"}
+// Resources are the types of resources of the documented API. Quoin uses those with permissions.
+var Resources = []Resource{Global, Deployment, "Report", "ReportFolder", "Agent", "AgentSpace", Workbook, "Dashboard", Folder, "ChatThread"}
 
 // used are the types of resources that have permissions.
-var used = []Resource{Global, Deployment, Folder}
+var used = []Resource{Global, Deployment, Folder, Workbook}
 
 // All is the action of a policy with all permissions on deployments.
 const All Name = "All"
@@ -36,7 +37,7 @@ type Action struct {
 const (
 	alerts    = "there are no alerts"
 	agents    = "there are no agents"
-	content   = "there are no reports, workbooks and chats"
+	content   = "there are no reports and chats"
 	look      = "there are no dashboards"
 	tiers     = "roles have no license tiers"
 	embedding = "there is no embedding"
@@ -72,9 +73,9 @@ var Actions = []Action{
 	{"ReportRead", content},
 	{"ReportEdit", content},
 	{"ReportManage", content},
-	{"WorkbookManage", content},
-	{"WorkbookRead", content},
-	{"WorkbookEdit", content},
+	{Name: "WorkbookManage"},
+	{Name: "WorkbookRead"},
+	{Name: "WorkbookEdit"},
 	{"ChatThreadRead", content},
 	{"AgentManage", agents},
 	{"AgentRead", agents},
@@ -115,7 +116,7 @@ func UsedActions() []Name {
 // and what is allowed.
 func CheckPolicy(on Resource, action Name) error {
 	if !slices.Contains(used, on) {
-		return fmt.Errorf("resourceType: %q is not used here; allowed: Global, Deployment, Folder", on)
+		return fmt.Errorf("resourceType: %q is not used here; allowed: Global, Deployment, Folder, Workbook", on)
 	}
 	i := slices.IndexFunc(Actions, func(a Action) bool { return a.Name == action })
 	switch {
@@ -165,9 +166,9 @@ type Role struct {
 
 // BuiltIn are the built-in roles that can be assigned. Admin is none of them: it is spec.admin of a user.
 var BuiltIn = []Role{
-	{Name: "Developer", ID: 9007199254740001, Permissions: []Name{"DeploymentsManage", "SqlRunnerRead", "FolderManage"}},
-	{Name: "Explorer", ID: 9007199254740002, Permissions: []Name{"DeploymentRead", "SchemaRead", "SqlRunnerRead", "FolderEdit"}},
-	{Name: "Viewer", ID: 9007199254740003, Permissions: []Name{"DeploymentRead", "SchemaRead", "FolderRead"}},
+	{Name: "Developer", ID: 9007199254740001, Permissions: []Name{"DeploymentsManage", "SqlRunnerRead", "FolderManage", "WorkbookManage"}},
+	{Name: "Explorer", ID: 9007199254740002, Permissions: []Name{"DeploymentRead", "SchemaRead", "SqlRunnerRead", "FolderEdit", "WorkbookEdit"}},
+	{Name: "Viewer", ID: 9007199254740003, Permissions: []Name{"DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead"}},
 }
 
 // reserved are the names that custom roles cannot have, in lower case.

@@ -64,6 +64,18 @@ var Table = []Permission{
 		Allows: "everything on folders",
 	},
 	{
+		Name: "WorkbookRead", GrantedBy: []string{"update", "get"}, Policies: []Resource{Global, Workbook},
+		Allows: "reading workbooks",
+	},
+	{
+		Name: "WorkbookEdit", Implies: []Name{"WorkbookRead"}, Policies: []Resource{Global, Workbook},
+		Allows: "creating and updating workbooks",
+	},
+	{
+		Name: "WorkbookManage", Implies: []Name{"WorkbookRead", "WorkbookEdit"}, GrantedBy: []string{"update"}, Policies: []Resource{Global, Workbook},
+		Allows: "everything on workbooks",
+	},
+	{
 		Name: "SqlRunnerRead", Policies: []Resource{Global, Deployment},
 		Allows: "running SQL; data API tokens of people without it do not",
 	},

@@ -24,6 +24,7 @@ policies:
 - {resourceType: Deployment, actions: [DeploymentRead, All], resources: [sales, "12"]}
 - {resourceType: Global, actions: [AuditLogManage], resources: [All]}
 - {resourceType: Folder, actions: [FolderEdit], resources: [All]}
+- {resourceType: Workbook, actions: [WorkbookRead], resources: [All]}
 `},
 	spec: `{name: Analyst}`,
 	cases: slices.Concat(roleActionCases(), displayNameCases("spec.name"), []validationCase{
@@ -43,7 +44,7 @@ policies:
 		{name: "policies: account-wide on a deployment", with: `{policies: [{resourceType: Deployment, actions: [DeploymentRead, DeploymentCreate], resources: [sales]}]}`, field: "spec.policies[0].actions", message: onDeployments},
 		{name: "policies: not a name", with: `{policies: [{resourceType: Deployment, actions: [All], resources: [Sales]}]}`, field: "spec.policies[0].resources[0]", message: "should match"},
 		{name: "policies: id 0", with: `{policies: [{resourceType: Deployment, actions: [All], resources: ["0"]}]}`, field: "spec.policies[0].resources[0]", message: "should match"},
-		{name: "policies: a resource type that is not used", with: `{policies: [{resourceType: Report, actions: [All], resources: [All]}]}`, field: "spec.policies[0].resourceType", message: `supported values: "Global", "Deployment", "Folder"`},
+		{name: "policies: a resource type that is not used", with: `{policies: [{resourceType: Report, actions: [All], resources: [All]}]}`, field: "spec.policies[0].resourceType", message: `supported values: "Global", "Deployment", "Folder", "Workbook"`},
 		{name: "policies: Admin", with: `{policies: [{resourceType: Global, actions: [Admin], resources: [All]}]}`, field: "spec.policies[0].actions[0]", message: "Unsupported value"},
 		{name: "policies: ScimManage", with: `{policies: [{resourceType: Global, actions: [ScimManage], resources: [All]}]}`, field: "spec.policies[0].actions[0]", message: "Unsupported value"},
 	}),
@@ -54,12 +55,13 @@ var rejection = map[permission.Resource]string{
 	permission.Global:     "All is an action on deployments",
 	permission.Deployment: onDeployments,
 	permission.Folder:     "must be FolderRead, FolderEdit or FolderManage",
+	permission.Workbook:   "must be WorkbookRead, WorkbookEdit or WorkbookManage",
 }
 
 // roleActionCases are every action with every type of resources, which the schema accepts as permission.CheckPolicy does.
 func roleActionCases() []validationCase {
 	var cases []validationCase
-	for _, on := range []permission.Resource{permission.Global, permission.Deployment, permission.Folder} {
+	for _, on := range []permission.Resource{permission.Global, permission.Deployment, permission.Folder, permission.Workbook} {
 		for _, action := range permission.Actions {
 			c := validationCase{
 				name: fmt.Sprintf("policies: %s with %s", action.Name, on),

@@ -19,7 +19,7 @@ const (
 )
 
 func (a *api) workbooksFamily() rest.Family {
-	const read, edit, manage = v1alpha1.PermissionFolderRead, v1alpha1.PermissionFolderEdit, v1alpha1.PermissionFolderManage
+	const read, edit, manage = v1alpha1.PermissionWorkbookRead, v1alpha1.PermissionWorkbookEdit, v1alpha1.PermissionWorkbookManage
 	return rest.Family{Tag: "Workbooks", Description: "Workbooks of a deployment, with the drafts of their dashboards.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, workbooksPath, "getWorkbooks", read, "List the workbooks of a deployment, or of a folder, by id", a.listWorkbooks),
 		rest.Handle(http.MethodPost, workbooksPath, "createWorkbook", edit, "Create a workbook", a.createWorkbook),

@@ -47,6 +47,9 @@ var needs = map[string]string{
 	"FolderRead":              `getFolders getFolderAncestors`,
 	"FolderEdit":              `createFolder updateFolder`,
 	"FolderManage":            `deleteFolder`,
+	"WorkbookRead":            `getWorkbooks getWorkbook`,
+	"WorkbookEdit":            `createWorkbook upsertWorkbookBySlug updateWorkbook updateWorkbookDashboard duplicateWorkbook`,
+	"WorkbookManage":          `deleteWorkbook`,
 	// Operations with rules of their own, which other tests check.
 	"-": `exchangeDeployToken updateMySettings deploymentToken livePreviewToken connectGitHub
 		listUserOAuthTokens getUserOAuthToken revokeUserOAuthToken initiateOAuthFlow`,
@@ -59,7 +62,7 @@ var wholeAccount = []string{"Admin", "AuditLogManage", "DeploymentCreate", "OAut
 const (
 	onDeployments = "DeploymentRead DeploymentUpdate DeploymentDelete SecretsManage SchemaRead SchemaUpdate SchemaUpdateDevBranches SqlRunnerRead"
 	manage        = "DeploymentsManage DeploymentCreate DeploymentRead DeploymentUpdate DeploymentDelete SecretsManage SchemaRead SchemaUpdate SchemaUpdateDevBranches"
-	folders       = "FolderRead FolderEdit FolderManage"
+	folders       = "FolderRead FolderEdit FolderManage WorkbookRead WorkbookEdit WorkbookManage"
 	all           = "Admin AuditLogManage OAuthIntegrationsManage ScimManage SqlRunnerRead " + manage + " " + folders
 )
 
@@ -68,6 +71,7 @@ var implied = map[string]string{
 	"Admin": all, "DeploymentsManage": manage, "DeploymentUpdate": "DeploymentRead", "DeploymentDelete": "DeploymentRead",
 	"SchemaUpdate": "SchemaRead SchemaUpdateDevBranches", "SchemaUpdateDevBranches": "SchemaRead",
 	"FolderEdit": "FolderRead", "FolderManage": "FolderRead FolderEdit",
+	"WorkbookEdit": "WorkbookRead", "WorkbookManage": "WorkbookRead WorkbookEdit",
 }
 
 // principal is a caller: what it holds on its own deployment, whose number is 1, on the other one, whose number is 3, and on the
@@ -109,7 +113,7 @@ func principals(t *testing.T) map[string]principal {
 		}
 		return key
 	}
-	const developer, explorer, viewer = manage + " SqlRunnerRead " + folders, "DeploymentRead SchemaRead SqlRunnerRead FolderRead FolderEdit", "DeploymentRead SchemaRead FolderRead"
+	const developer, explorer, viewer = manage + " SqlRunnerRead " + folders, "DeploymentRead SchemaRead SqlRunnerRead FolderRead FolderEdit WorkbookRead WorkbookEdit", "DeploymentRead SchemaRead FolderRead WorkbookRead"
 	of := func(token, own, other, whole string) principal { return principal{token, own, other, whole, 401} }
 	account := func(name, held string, verbs ...string) principal {
 		return principal{serviceAccount(t, name, verbs...), held, held, held, 403}
@@ -131,7 +135,7 @@ func principals(t *testing.T) map[string]principal {
 		"access token":                          everywhere(accessToken("zoe"), "DeploymentRead SchemaRead"),
 		"access token, group with a role":       everywhere(accessToken("zoe", "developers"), developer),
 		"access token, group of administrators": everywhere(accessToken("zoe", "admins"), all),
-		"ServiceAccount, get":                   account("may-get", "DeploymentRead SchemaRead FolderRead", "get"),
+		"ServiceAccount, get":                   account("may-get", "DeploymentRead SchemaRead FolderRead WorkbookRead", "get"),
 		"ServiceAccount, update":                account("may-update", manage+" "+folders, "get", "update"),
 		"ServiceAccount, delete":                account("may-delete", all, "delete"),
 	}
