@@ -11,7 +11,7 @@ import (
 type AccountRoleReference string
 
 // AccountRoleResourceType is the type of the resources of a policy.
-// +kubebuilder:validation:Enum=Global;Deployment;Folder;Workbook
+// +kubebuilder:validation:Enum=Global;Deployment;Folder;Workbook;Report
 type AccountRoleResourceType string
 
 // The types of resources.
@@ -24,6 +24,8 @@ const (
 	AccountRoleFolder AccountRoleResourceType = "Folder"
 	// AccountRoleWorkbook policies apply to workbooks.
 	AccountRoleWorkbook AccountRoleResourceType = "Workbook"
+	// AccountRoleReport policies apply to reports.
+	AccountRoleReport AccountRoleResourceType = "Report"
 )
 
 // AccountRoleAll is the action with all permissions on deployments, and the resource that stands for all.
@@ -33,9 +35,10 @@ const AccountRoleAll = "All"
 //
 // +kubebuilder:validation:XValidation:rule="self.resourceType == 'Deployment' || self.resources == ['All']",message="must be All, except for resourceType Deployment",fieldPath=".resources"
 // +kubebuilder:validation:XValidation:rule="self.resourceType != 'Global' || !('All' in self.actions)",message="All is an action on deployments: with resourceType Global, list the actions",fieldPath=".actions"
-// +kubebuilder:validation:XValidation:rule="self.resourceType != 'Deployment' || !self.actions.exists(a, a in ['AuditLogManage', 'OAuthIntegrationsManage', 'DeploymentsManage', 'DeploymentCreate', 'FolderRead', 'FolderEdit', 'FolderManage', 'WorkbookRead', 'WorkbookEdit', 'WorkbookManage'])",message="AuditLogManage, OAuthIntegrationsManage, DeploymentsManage, DeploymentCreate and the actions on folders and workbooks do not act on certain deployments: use resourceType Global",fieldPath=".actions"
+// +kubebuilder:validation:XValidation:rule="self.resourceType != 'Deployment' || !self.actions.exists(a, a in ['AuditLogManage', 'OAuthIntegrationsManage', 'DeploymentsManage', 'DeploymentCreate', 'FolderRead', 'FolderEdit', 'FolderManage', 'WorkbookRead', 'WorkbookEdit', 'WorkbookManage', 'ReportRead', 'ReportEdit', 'ReportManage'])",message="AuditLogManage, OAuthIntegrationsManage, DeploymentsManage, DeploymentCreate and the actions on folders, workbooks and reports do not act on certain deployments: use resourceType Global",fieldPath=".actions"
 // +kubebuilder:validation:XValidation:rule="self.resourceType != 'Folder' || self.actions.all(a, a in ['FolderRead', 'FolderEdit', 'FolderManage'])",message="must be FolderRead, FolderEdit or FolderManage with resourceType Folder",fieldPath=".actions"
 // +kubebuilder:validation:XValidation:rule="self.resourceType != 'Workbook' || self.actions.all(a, a in ['WorkbookRead', 'WorkbookEdit', 'WorkbookManage'])",message="must be WorkbookRead, WorkbookEdit or WorkbookManage with resourceType Workbook",fieldPath=".actions"
+// +kubebuilder:validation:XValidation:rule="self.resourceType != 'Report' || self.actions.all(a, a in ['ReportRead', 'ReportEdit', 'ReportManage'])",message="must be ReportRead, ReportEdit or ReportManage with resourceType Report",fieldPath=".actions"
 type AccountRolePolicy struct {
 	// resourceType is the type of the resources.
 	// +required

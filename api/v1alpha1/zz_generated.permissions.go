@@ -3,7 +3,7 @@
 package v1alpha1
 
 // Permission is a permission of the REST and SCIM APIs, by its documented name.
-// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;FolderRead;FolderEdit;FolderManage;WorkbookRead;WorkbookEdit;WorkbookManage;SqlRunnerRead;OAuthIntegrationsManage;ScimManage
+// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;FolderRead;FolderEdit;FolderManage;WorkbookRead;WorkbookEdit;WorkbookManage;ReportRead;ReportEdit;ReportManage;SqlRunnerRead;OAuthIntegrationsManage;ScimManage
 type Permission string
 
 // The permissions.
@@ -42,6 +42,12 @@ const (
 	PermissionWorkbookEdit Permission = "WorkbookEdit"
 	// PermissionWorkbookManage allows everything on workbooks.
 	PermissionWorkbookManage Permission = "WorkbookManage"
+	// PermissionReportRead allows reading reports, and recording which spreadsheets have their results.
+	PermissionReportRead Permission = "ReportRead"
+	// PermissionReportEdit allows creating and updating reports.
+	PermissionReportEdit Permission = "ReportEdit"
+	// PermissionReportManage allows everything on reports.
+	PermissionReportManage Permission = "ReportManage"
 	// PermissionSqlRunnerRead allows running SQL; data API tokens of people without it do not.
 	PermissionSqlRunnerRead Permission = "SqlRunnerRead"
 	// PermissionOAuthIntegrationsManage allows reading, creating, changing and deleting OAuth integrations.
@@ -51,5 +57,5 @@ const (
 )
 
 // AccountRoleAction is an action of a policy, by its documented name.
-// +kubebuilder:validation:Enum=All;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;AuditLogManage;SqlRunnerRead;WorkbookManage;WorkbookRead;WorkbookEdit;OAuthIntegrationsManage;FolderRead;FolderEdit;FolderManage
+// +kubebuilder:validation:Enum=All;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;AuditLogManage;SqlRunnerRead;ReportRead;ReportEdit;ReportManage;WorkbookManage;WorkbookRead;WorkbookEdit;OAuthIntegrationsManage;FolderRead;FolderEdit;FolderManage
 type AccountRoleAction string

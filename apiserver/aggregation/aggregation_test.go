@@ -173,14 +173,14 @@ func (c *cluster) testAuthorization(t *testing.T) {
 
 // testPermissions: verbs grant Quoin's permissions; the method of the request does not.
 func (c *cluster) testPermissions(t *testing.T) {
-	read := []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead"}
+	read := []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead", "ReportRead"}
 	for user, want := range map[string]struct {
 		method string
 		grants access.Grants
 	}{
 		"ada":  {http.MethodGet, access.OnAll(v1alpha1.PermissionAdmin)},
 		"bob":  {http.MethodGet, access.OnAll(read...)},
-		"max":  {http.MethodPut, access.OnAll(append(append([]v1alpha1.Permission{v1alpha1.PermissionDeploymentsManage}, read...), "FolderManage", "WorkbookManage")...)},
+		"max":  {http.MethodPut, access.OnAll(append(append([]v1alpha1.Permission{v1alpha1.PermissionDeploymentsManage}, read...), "FolderManage", "WorkbookManage", "ReportManage")...)},
 		"cleo": {http.MethodPost, nil},
 	} {
 		code, answer := send(t, c.as(t, user), want.method, demo+"/a")

@@ -66,8 +66,8 @@ func TestGranted(t *testing.T) {
 		want    []permission.Name
 	}{
 		"delete grants Admin": {allow("delete", "update", "get"), []permission.Name{"Admin"}},
-		"update":              {allow("update", "get"), []permission.Name{"DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage", "WorkbookRead", "WorkbookManage"}},
-		"get":                 {allow("get"), []permission.Name{"DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead"}},
+		"update":              {allow("update", "get"), []permission.Name{"DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage", "WorkbookRead", "WorkbookManage", "ReportRead", "ReportManage"}},
+		"get":                 {allow("get"), []permission.Name{"DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead", "ReportRead"}},
 		"other verbs":         {allow("list", "patch"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

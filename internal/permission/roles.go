@@ -15,13 +15,14 @@ const (
 	Deployment Resource = "Deployment"
 	Folder     Resource = "Folder"
 	Workbook   Resource = "Workbook"
+	Report     Resource = "Report"
 )
 
 // Resources are the types of resources of the documented API. Quoin uses those with permissions.
-var Resources = []Resource{Global, Deployment, "Report", "ReportFolder", "Agent", "AgentSpace", Workbook, "Dashboard", Folder, "ChatThread"}
+var Resources = []Resource{Global, Deployment, Report, "ReportFolder", "Agent", "AgentSpace", Workbook, "Dashboard", Folder, "ChatThread"}
 
 // used are the types of resources that have permissions.
-var used = []Resource{Global, Deployment, Folder, Workbook}
+var used = []Resource{Global, Deployment, Folder, Workbook, Report}
 
 // All is the action of a policy with all permissions on deployments.
 const All Name = "All"
@@ -37,7 +38,7 @@ type Action struct {
 const (
 	alerts    = "there are no alerts"
 	agents    = "there are no agents"
-	content   = "there are no reports and chats"
+	chats     = "there are no chats"
 	look      = "there are no dashboards"
 	tiers     = "roles have no license tiers"
 	embedding = "there is no embedding"
@@ -58,7 +59,7 @@ var Actions = []Action{
 	{Name: "SchemaUpdate"},
 	{Name: "SchemaUpdateDevBranches"},
 	{"APMRead", "there is no performance monitoring over the API"},
-	{"ChatHistoryRead", content},
+	{"ChatHistoryRead", chats},
 	{"PreAggregationBuild", "pre-aggregations are built by the refresh worker only"},
 	{"AlertsCreate", alerts},
 	{"AlertsRead", alerts},
@@ -70,13 +71,13 @@ var Actions = []Action{
 	{"DataAssetsRead", "there are no data assets"},
 	{"DataAssetsManage", "there are no data assets"},
 	{"CubeNetworkConnect", "there are no private networks"},
-	{"ReportRead", content},
-	{"ReportEdit", content},
-	{"ReportManage", content},
+	{Name: "ReportRead"},
+	{Name: "ReportEdit"},
+	{Name: "ReportManage"},
 	{Name: "WorkbookManage"},
 	{Name: "WorkbookRead"},
 	{Name: "WorkbookEdit"},
-	{"ChatThreadRead", content},
+	{"ChatThreadRead", chats},
 	{"AgentManage", agents},
 	{"AgentRead", agents},
 	{"AgentSpaceManage", agents},
@@ -116,7 +117,7 @@ func UsedActions() []Name {
 // and what is allowed.
 func CheckPolicy(on Resource, action Name) error {
 	if !slices.Contains(used, on) {
-		return fmt.Errorf("resourceType: %q is not used here; allowed: Global, Deployment, Folder, Workbook", on)
+		return fmt.Errorf("resourceType: %q is not used here; allowed: Global, Deployment, Folder, Workbook, Report", on)
 	}
 	i := slices.IndexFunc(Actions, func(a Action) bool { return a.Name == action })
 	switch {
@@ -166,9 +167,9 @@ type Role struct {
 
 // BuiltIn are the built-in roles that can be assigned. Admin is none of them: it is spec.admin of a user.
 var BuiltIn = []Role{
-	{Name: "Developer", ID: 9007199254740001, Permissions: []Name{"DeploymentsManage", "SqlRunnerRead", "FolderManage", "WorkbookManage"}},
-	{Name: "Explorer", ID: 9007199254740002, Permissions: []Name{"DeploymentRead", "SchemaRead", "SqlRunnerRead", "FolderEdit", "WorkbookEdit"}},
-	{Name: "Viewer", ID: 9007199254740003, Permissions: []Name{"DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead"}},
+	{Name: "Developer", ID: 9007199254740001, Permissions: []Name{"DeploymentsManage", "SqlRunnerRead", "FolderManage", "WorkbookManage", "ReportManage"}},
+	{Name: "Explorer", ID: 9007199254740002, Permissions: []Name{"DeploymentRead", "SchemaRead", "SqlRunnerRead", "FolderEdit", "WorkbookEdit", "ReportEdit"}},
+	{Name: "Viewer", ID: 9007199254740003, Permissions: []Name{"DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead", "ReportRead"}},
 }
 
 // reserved are the names that custom roles cannot have, in lower case.

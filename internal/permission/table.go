@@ -76,6 +76,18 @@ var Table = []Permission{
 		Allows: "everything on workbooks",
 	},
 	{
+		Name: "ReportRead", GrantedBy: []string{"update", "get"}, Policies: []Resource{Global, Report},
+		Allows: "reading reports, and recording which spreadsheets have their results",
+	},
+	{
+		Name: "ReportEdit", Implies: []Name{"ReportRead"}, Policies: []Resource{Global, Report},
+		Allows: "creating and updating reports",
+	},
+	{
+		Name: "ReportManage", Implies: []Name{"ReportRead", "ReportEdit"}, GrantedBy: []string{"update"}, Policies: []Resource{Global, Report},
+		Allows: "everything on reports",
+	},
+	{
 		Name: "SqlRunnerRead", Policies: []Resource{Global, Deployment},
 		Allows: "running SQL; data API tokens of people without it do not",
 	},

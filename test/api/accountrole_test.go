@@ -25,6 +25,7 @@ policies:
 - {resourceType: Global, actions: [AuditLogManage], resources: [All]}
 - {resourceType: Folder, actions: [FolderEdit], resources: [All]}
 - {resourceType: Workbook, actions: [WorkbookRead], resources: [All]}
+- {resourceType: Report, actions: [ReportManage], resources: [All]}
 `},
 	spec: `{name: Analyst}`,
 	cases: slices.Concat(roleActionCases(), displayNameCases("spec.name"), []validationCase{
@@ -44,7 +45,7 @@ policies:
 		{name: "policies: account-wide on a deployment", with: `{policies: [{resourceType: Deployment, actions: [DeploymentRead, DeploymentCreate], resources: [sales]}]}`, field: "spec.policies[0].actions", message: onDeployments},
 		{name: "policies: not a name", with: `{policies: [{resourceType: Deployment, actions: [All], resources: [Sales]}]}`, field: "spec.policies[0].resources[0]", message: "should match"},
 		{name: "policies: id 0", with: `{policies: [{resourceType: Deployment, actions: [All], resources: ["0"]}]}`, field: "spec.policies[0].resources[0]", message: "should match"},
-		{name: "policies: a resource type that is not used", with: `{policies: [{resourceType: Report, actions: [All], resources: [All]}]}`, field: "spec.policies[0].resourceType", message: `supported values: "Global", "Deployment", "Folder", "Workbook"`},
+		{name: "policies: a resource type that is not used", with: `{policies: [{resourceType: Agent, actions: [All], resources: [All]}]}`, field: "spec.policies[0].resourceType", message: `supported values: "Global", "Deployment", "Folder", "Workbook", "Report"`},
 		{name: "policies: Admin", with: `{policies: [{resourceType: Global, actions: [Admin], resources: [All]}]}`, field: "spec.policies[0].actions[0]", message: "Unsupported value"},
 		{name: "policies: ScimManage", with: `{policies: [{resourceType: Global, actions: [ScimManage], resources: [All]}]}`, field: "spec.policies[0].actions[0]", message: "Unsupported value"},
 	}),
@@ -56,12 +57,13 @@ var rejection = map[permission.Resource]string{
 	permission.Deployment: onDeployments,
 	permission.Folder:     "must be FolderRead, FolderEdit or FolderManage",
 	permission.Workbook:   "must be WorkbookRead, WorkbookEdit or WorkbookManage",
+	permission.Report:     "must be ReportRead, ReportEdit or ReportManage",
 }
 
 // roleActionCases are every action with every type of resources, which the schema accepts as permission.CheckPolicy does.
 func roleActionCases() []validationCase {
 	var cases []validationCase
-	for _, on := range []permission.Resource{permission.Global, permission.Deployment, permission.Folder, permission.Workbook} {
+	for _, on := range []permission.Resource{permission.Global, permission.Deployment, permission.Folder, permission.Workbook, permission.Report} {
 		for _, action := range permission.Actions {
 			c := validationCase{
 				name: fmt.Sprintf("policies: %s with %s", action.Name, on),

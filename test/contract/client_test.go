@@ -78,6 +78,15 @@ var commandLineRequests = []struct {
 	{"workbooks update --folder 0 --slug", "PUT", "/api/v1/deployments/{id}/workbooks/{workbook}", `{"name":"Revenue","slug":"revenue","folderId":null}`, []string{"id", "slug"}},
 	{"workbooks dashboard", "PUT", "/api/v1/deployments/{id}/workbooks/{workbook}/dashboard", `{"dashboardDraft":{"widgets":[]}}`, []string{"dashboardDraft"}},
 	{"workbooks duplicate", "POST", "/api/v1/deployments/{id}/workbooks/{workbook}/duplicate", "", []string{"id"}},
+	{"reports create", "POST", "/api/v1/deployments/{id}/reports", `{"name":"Orders","workbookId":{workbook},"jsonQuery":"{\"measures\":[\"orders.count\"]}","sqlQuery":"SELECT 1"}`, []string{"id"}},
+	{"reports list --workbook --sort-by --limit --page", "GET", "/api/v1/deployments/{id}/reports?workbookId={workbook}&sortBy=name&sortDirection=DESC&limit=5&page=1", "", []string{"items.0.id", "items.0.name", "items.0.publicId", "items.0.workbookId", "items.0.user.email", "items.0.updatedAt"}},
+	{"reports get", "GET", "/api/v1/deployments/{id}/reports/{report}", "", []string{"id", "publicId"}},
+	{"reports update", "PUT", "/api/v1/deployments/{id}/reports/{report}", `{"name":"Orders 2","folderId":{folder}}`, []string{"id", "folderId"}},
+	{"reports refresh", "PUT", "/api/v1/deployments/{id}/reports/{report}/refresh", "", []string{"refreshedByUser.id"}},
+	{"reports connect-workbook", "PUT", "/api/v1/deployments/{id}/reports/{report}/connect-workbook", `{"externalWorkbookId":"book","resultLocation":"Sheet1!A1","endResultCell":"C9"}`, []string{"externalWorkbookPlacements.0.id"}},
+	{"reports list --external-workbook", "GET", "/api/v1/deployments/{id}/reports?externalWorkbookId=book&first=5", "", []string{"items.0.id"}},
+	{"reports folders", "GET", "/api/v1/deployments/{id}/report-folders", "", []string{"items.0.id", "items.0.name", "items.0.reportsCount"}},
+	{"reports delete", "DELETE", "/api/v1/deployments/{id}/reports/{report}", "", nil},
 	{"workbooks delete", "DELETE", "/api/v1/deployments/{id}/workbooks/{workbook}", "", nil},
 	{"folders delete", "DELETE", "/api/v1/deployments/{id}/folders/{empty}", "", nil},
 	{"api-keys list", "GET", "/api/v1/api-keys", "", []string{"items.0.id", "items.0.name"}},
@@ -92,6 +101,7 @@ func TestUpstreamCommandLineClientIsServed(t *testing.T) {
 	environment, _ := admin.call(t, "GET", "/api/v1/deployments/"+id+"/environments", nil).is(200).at("items.0.id").(string)
 	path := strings.NewReplacer("{id}", id, "{git}", acme.id, "{env}", environment,
 		"{folder}", createFolder(t, acme, id, map[string]any{"name": "folder"}), "{empty}", createFolder(t, acme, id, map[string]any{"name": "empty"}),
+		"{report}", fmt.Sprint(admin.call(t, "POST", "/api/v1/deployments/"+id+"/reports", nil).is(200).at("id")),
 		"{workbook}", fmt.Sprint(admin.call(t, "POST", "/api/v1/deployments/"+id+"/workbooks", nil).is(200).at("id")))
 	for _, c := range commandLineRequests {
 		t.Run(c.command, func(t *testing.T) {

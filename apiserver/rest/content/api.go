@@ -1,5 +1,5 @@
-// Package content serves the families of the REST API for workspace content: the folders and the
-// workbooks of deployments.
+// Package content serves the families of the REST API for workspace content: the folders, the
+// workbooks and the reports of deployments.
 package content
 
 import (
@@ -38,7 +38,7 @@ func New(o Options) []rest.Family {
 		folders: &folder.Folders{DB: o.Database, Record: record, Deleted: workspace.FolderDeleted},
 		content: &workspace.Workspace{DB: o.Database, Record: record}, contact: o.Contact,
 	}
-	return []rest.Family{a.foldersFamily(), a.workbooksFamily()}
+	return []rest.Family{a.foldersFamily(), a.workbooksFamily(), a.reportsFamily()}
 }
 
 // api has the handlers of the group.

@@ -16,14 +16,37 @@ import (
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
 
-// childURL makes the test binary a process that takes the slug of a workbook for a new one, and stops at a point.
+// childURL makes the test binary a process that makes a change, and stops at a point.
 const childURL = "QUOIN_WORKSPACE_CHILD_URL"
 
 func TestMain(m *testing.M) {
-	storetest.Main(m, map[string]func(argument string) error{childURL: takeSlug})
+	storetest.Main(m, map[string]func(argument string) error{childURL: change})
 }
 
-func takeSlug(argument string) error {
+// changes are what the process does: each is one transaction with several rows. They begin with workbook 1, which has a slug
+// and two reports.
+var changes = map[string]struct {
+	run func(ctx context.Context, w *Workspace) error
+	// events is the number of its events; rows are those of workbook, report and report_placement after it.
+	events int
+	rows   [3]int
+}{
+	"slug": {func(ctx context.Context, w *Workspace) error {
+		return errorOf(w.Create(ctx, demo, bob, Change{Name: ptr.To("second"), Slug: ptr.To("sales"), Takeover: true}))
+	}, 2, [3]int{2, 2, 0}},
+	"upsert": {func(ctx context.Context, w *Workspace) error {
+		in := ReportChange{Placement: &PlacementChange{ExternalWorkbook: "x", ResultLocation: "S!A1"}}
+		return errorOf(w.UpsertReport(ctx, demo, bob, "CCCCCCCCCCC1", in))
+	}, 2, [3]int{1, 3, 1}},
+	"copy": {func(ctx context.Context, w *Workspace) error {
+		return errorOf(w.Duplicate(ctx, demo, bob, 1))
+	}, 3, [3]int{2, 4, 0}},
+	"delete": {func(ctx context.Context, w *Workspace) error {
+		return w.Delete(ctx, demo, 1)
+	}, 3, [3]int{0, 0, 0}},
+}
+
+func change(argument string) error {
 	stop, values, err := contenttest.ParseArguments(argument)
 	if err != nil {
 		return err
@@ -38,42 +61,65 @@ func takeSlug(argument string) error {
 		e.Account, e.Source, e.Actor = "demo", audit.SourceREST, audit.Actor{Kind: audit.ActorKey, ID: "k1"}
 		return audit.RecordTx(ctx, tx, e)
 	}
-	w := &Workspace{DB: stepping, Record: record}
-	_, err = w.Create(context.Background(), demo, bob, Change{Name: ptr.To("second"), Slug: ptr.To("sales"), Takeover: true})
-	return err
+	return changes[values[1]].run(context.Background(), &Workspace{DB: stepping, Record: record})
 }
 
-// TestChangesAreKilled kills the process at each point of a change of two workbooks: before each of its events, before the
-// commit, and after it. All of it is stored, or nothing.
+// beforeChange makes what the changes begin with.
+func beforeChange(w *world) {
+	w.Helper()
+	wb, err := w.content.Create(w.Context(), demo, ada, Change{Name: ptr.To("first"), Slug: ptr.To("sales")})
+	if err != nil {
+		w.Fatal(err)
+	}
+	for range 2 {
+		w.report(ReportChange{WorkbookID: &wb.ID})
+	}
+}
+
+// TestChangesAreKilled kills the process at each point of a change: before each of its events, before the commit, and after it.
+// All of it is stored, or nothing.
 func TestChangesAreKilled(t *testing.T) {
 	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
-		const points, committed = 4, 4
-		for stop := 1; stop <= points; stop++ {
-			url := newDatabase(t)
-			w := openWorld(t, url)
-			first, err := w.content.Create(w.Context(), demo, ada, Change{Name: ptr.To("first"), Slug: ptr.To("sales")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := w.store.Close(); err != nil {
-				t.Fatal(err)
-			}
-			storetest.KillChild(t, childURL, contenttest.Arguments(stop, url), func(line string) bool { return line == contenttest.Stopped })
-			w = openWorld(t, url)
-			wantWorkbooks, wantEvents, wantSlug := 1, 1, "sales"
-			if stop >= committed {
-				wantWorkbooks, wantEvents, wantSlug = 2, 3, ""
-			}
-			got, err := w.content.Workbook(t.Context(), demo, first.ID)
-			if n := contenttest.Count(w, w.store, "workbook"); n != wantWorkbooks || err != nil || got.Slug != wantSlug || len(w.events()) != wantEvents {
-				t.Errorf("killed at point %d: %d workbooks, %+v, %v, events %q", stop, n, got, err, w.events())
-			}
-			// The next change succeeds, and no id is issued twice.
-			if next, err := w.content.Upsert(t.Context(), demo, ada, "sales", Change{}); err != nil || stop < committed && next.ID != first.ID {
-				t.Errorf("%+v, %v", next, err)
-			}
+		for name, c := range changes {
+			t.Run(name, func(t *testing.T) {
+				committed := c.events + 2
+				for stop := 1; stop <= committed; stop++ {
+					url := newDatabase(t)
+					w := openWorld(t, url)
+					beforeChange(w)
+					if err := w.store.Close(); err != nil {
+						t.Fatal(err)
+					}
+					storetest.KillChild(t, childURL, contenttest.Arguments(stop, url, name), func(line string) bool { return line == contenttest.Stopped })
+					w = openWorld(t, url)
+					rows, events := [3]int{1, 2, 0}, 3
+					if stop == committed {
+						rows, events = c.rows, 3+c.events
+					}
+					w.wantRows(rows)
+					if got := w.events(); len(got) != events {
+						t.Errorf("killed at point %d: events %q", stop, got)
+					}
+					// The same change can be made now, and no id is issued twice.
+					if err := c.run(t.Context(), w.content); err != nil && stop < committed {
+						t.Errorf("killed at point %d: %v", stop, err)
+					}
+				}
+			})
 		}
 	})
+}
+
+// wantRows checks the numbers of rows of the tables.
+func (w *world) wantRows(want [3]int) {
+	w.Helper()
+	var got [3]int
+	for i, table := range []string{"workbook", "report", "report_placement"} {
+		got[i] = contenttest.Count(w, w.store, table)
+	}
+	if got != want {
+		w.Errorf("the tables have %v rows, want %v", got, want)
+	}
 }
 
 // purgedCluster has no deployment d2 and no account a2.
@@ -90,8 +136,10 @@ func (purgedCluster) DeploymentExists(_ context.Context, d store.Deployment) (bo
 func testPurge(w *world) {
 	for _, s := range []content.Scope{demo, scope("a1", "d2"), scope("a2", "d3")} {
 		for range 3 {
-			if _, err := w.content.Create(w.Context(), s, ada, Change{}); err != nil {
-				w.Fatal(err)
+			_, err := w.content.Create(w.Context(), s, ada, Change{})
+			in := ReportChange{Placement: &PlacementChange{ExternalWorkbook: "x", ResultLocation: "S!A1"}}
+			if _, other := w.content.CreateReport(w.Context(), s, ada, in); err != nil || other != nil {
+				w.Fatal(err, other)
 			}
 		}
 	}
@@ -99,8 +147,9 @@ func testPurge(w *world) {
 	if err := purger.Scan(w.Context()); err != nil {
 		w.Error(err)
 	}
+	w.wantRows([3]int{3, 3, 3})
 	list, err := w.content.Workbooks(w.Context(), demo, nil, store.PageRequest{Limit: 10})
-	if err != nil || list.Total != 3 || contenttest.Count(w, w.store, "workbook") != 3 || contenttest.Count(w, w.store, "deployment") != 1 {
+	if err != nil || list.Total != 3 || contenttest.Count(w, w.store, "deployment") != 1 {
 		w.Errorf("%d workbooks are left, %v", contenttest.Count(w, w.store, "workbook"), err)
 	}
 }

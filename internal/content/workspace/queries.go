@@ -74,13 +74,13 @@ func (w *Workspace) Workbooks(ctx context.Context, s content.Scope, in *int64, r
 				return err
 			}
 		}
-		if r.Limit, err = boundedLimit(ctx, q, "OCTET_LENGTH(meta)", from, args, r); err != nil {
-			return err
-		}
 		list := store.List[Workbook]{
 			Columns: workbookColumns, From: from, Args: args, Order: []string{"id"},
 			Scan: func(row *sql.Rows, wb *Workbook) error { return scanWorkbook(row, wb) },
 			Key:  func(wb *Workbook) []any { return []any{wb.ID} },
+		}
+		if r.Limit, err = bounded(ctx, q, list, "OCTET_LENGTH(meta)", r); err != nil {
+			return err
 		}
 		if out.Page, err = list.Read(ctx, q, r); err != nil {
 			return err
@@ -98,32 +98,25 @@ func (w *Workspace) Workbooks(ctx context.Context, s content.Scope, in *int64, r
 	return out, err
 }
 
-// boundedLimit returns the limit of a page by id with which its rows stay below maxPageBytes, at least 1. size is the
-// expression for the size of a row.
-func boundedLimit(ctx context.Context, q store.Querier, size, from string, args []any, r store.PageRequest) (int, error) {
-	args = slices.Clone(args)
-	if len(r.After) > 0 {
-		args = append(args, r.After[0])
-		from += fmt.Sprintf(" AND id > $%d", len(args))
+// bounded returns the limit of a page with which its rows stay below maxPageBytes, at least 1. size is the expression
+// for the size of a row.
+func bounded[T any](ctx context.Context, q store.Querier, l store.List[T], size string, r store.PageRequest) (int, error) {
+	sizes := store.List[int64]{
+		Columns: size, From: l.From, Args: l.Args, Order: l.Order, Descending: l.Descending,
+		Scan: func(row *sql.Rows, n *int64) error { return row.Scan(n) },
+		Key:  func(*int64) []any { return nil },
 	}
-	args = append(args, r.Limit)
-	rows, err := q.QueryContext(ctx, fmt.Sprintf("SELECT %s FROM %s ORDER BY id LIMIT $%d", size, from, len(args)), args...)
+	page, err := sizes.Read(ctx, q, r)
 	if err != nil {
-		return 0, fmt.Errorf("read the sizes of a page: %w", err)
+		return 0, err
 	}
-	defer func() { _ = rows.Close() }()
-	limit, total := 0, int64(0)
-	for rows.Next() {
-		var bytes int64
-		if err := rows.Scan(&bytes); err != nil {
-			return 0, fmt.Errorf("read the sizes of a page: %w", err)
+	total := int64(0)
+	for i, n := range page.Items {
+		if total += n; total > maxPageBytes && i > 0 {
+			return i, nil
 		}
-		if total += bytes; total > maxPageBytes && limit > 0 {
-			return limit, rows.Err()
-		}
-		limit++
 	}
-	return r.Limit, rows.Err()
+	return r.Limit, nil
 }
 
 // Workbook returns a workbook.

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -33,7 +34,8 @@ func (w *Workspace) Upsert(ctx context.Context, s content.Scope, by Caller, slug
 	return out, err
 }
 
-// Duplicate creates a copy of a workbook in the same folder. The copy has no slug.
+// Duplicate creates a copy of a workbook in the same folder, with copies of its reports, to which the charts of the copied
+// draft refer. The copy has no slug.
 func (w *Workspace) Duplicate(ctx context.Context, s content.Scope, by Caller, id int64) (out *Workbook, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
 		source, err := getWorkbook(ctx, tx, s, id)
@@ -45,10 +47,38 @@ func (w *Workspace) Duplicate(ctx context.Context, s content.Scope, by Caller, i
 			return err
 		}
 		name := copyName(source.Name)
-		out, err = w.create(ctx, tx, s, by, Change{Name: &name, FolderID: &source.FolderID, Meta: meta})
-		return err
+		if out, err = w.create(ctx, tx, s, by, Change{Name: &name, FolderID: &source.FolderID, Meta: meta}); err != nil {
+			return err
+		}
+		byID, byPublicID, err := w.copyReportsOf(ctx, tx, s, by, id, out.ID)
+		if err != nil || !redirect(meta[draftProperty], byID, byPublicID) {
+			return err
+		}
+		if out.Meta, err = encode("meta", meta); err != nil {
+			return err
+		}
+		return updateWorkbook(ctx, tx, s, out)
 	})
 	return out, err
+}
+
+// redirect makes the charts of a dashboard show the copies of their reports. It reports whether there are such charts.
+func redirect(dashboard any, byID map[int64]*Report, byPublicID map[string]*Report) (changed bool) {
+	object, _ := dashboard.(Object)
+	widgets, _ := object["widgets"].([]any)
+	for _, item := range widgets {
+		widget, _ := item.(Object)
+		config, _ := widget["config"].(Object)
+		if id, ok := config["reportId"].(json.Number); ok {
+			if n, err := id.Int64(); err == nil && byID[n] != nil {
+				config["reportId"], changed = byID[n].ID, true
+			}
+		}
+		if id, ok := config["reportPublicId"].(string); ok && byPublicID[id] != nil {
+			config["reportPublicId"], changed = byPublicID[id].PublicID, true
+		}
+	}
+	return changed
 }
 
 // copyName returns the name of a copy, which is shortened to the maximum.

@@ -1,9 +1,13 @@
-// Package workspace has what people make in the folders of deployments: workbooks.
+// Package workspace has what people make in the folders of deployments: workbooks and reports.
 //
 //	workspace.go   the owner of the tables, what is common to all kinds of content
 //	workbook.go    the model of workbooks; creating, updating and deleting them
 //	upsert.go      creating or updating a workbook by its slug, duplicating one
-//	queries.go     reading
+//	queries.go     reading workbooks
+//	report.go      the model of reports; creating, updating and deleting them, also by public id
+//	definition.go  the queries and the meta of reports, and their schema
+//	reports.go     reading reports
+//	placement.go   the spreadsheets that have the results of reports
 //	object.go      JSON objects of clients, which are kept in canonical form
 //	draft.go       drafts of dashboards, and their schema
 //	schemas/       JSON Schemas of the opaque parts, with their versions
@@ -30,7 +34,15 @@ var migrations embed.FS
 
 // Owner has the tables of the workspace.
 var Owner = store.Owner{
-	Name: "workspace", Migrations: migrations, Tables: []string{"workbook"}, Purge: store.PurgeTable("workbook", "account_uid, id"),
+	Name: "workspace", Migrations: migrations, Tables: []string{"workbook", "report", "report_placement"},
+	Purge: func(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (more bool, err error) {
+		for _, table := range []string{"report_placement", "report", "workbook"} {
+			if more, err = store.PurgeTable(table, "account_uid, id")(ctx, tx, of, limit); more || err != nil {
+				return more, err
+			}
+		}
+		return false, nil
+	},
 }
 
 // Names of events.
@@ -88,11 +100,22 @@ func (w *Workspace) change(ctx context.Context, s content.Scope, work func(tx *s
 // FolderDeleted moves what a deleted folder contains to the root. It is called in the transaction that
 // deletes the folder.
 func FolderDeleted(ctx context.Context, tx *store.Tx, s content.Scope, id int64) error {
-	const statement = "UPDATE workbook SET folder_id = 0 WHERE deployment_uid = $1 AND account_uid = $2 AND folder_id = $3"
-	if _, err := tx.ExecContext(ctx, statement, s.Deployment.UID, s.Account.UID, id); err != nil {
-		return fmt.Errorf("move the workbooks of folder %d: %w", id, err)
+	for _, table := range []string{"workbook", "report"} {
+		statement := "UPDATE " + table + " SET folder_id = 0 WHERE deployment_uid = $1 AND account_uid = $2 AND folder_id = $3"
+		if _, err := tx.ExecContext(ctx, statement, s.Deployment.UID, s.Account.UID, id); err != nil {
+			return fmt.Errorf("move the content of folder %d: %w", id, err)
+		}
 	}
 	return nil
+}
+
+// prefixed returns a rejection that names the field of the request.
+func prefixed(field string, err error) error {
+	var rejected *content.Error
+	if !errors.As(err, &rejected) {
+		return err
+	}
+	return content.Errorf(rejected.Reason, "%s: %s", field, rejected.Message)
 }
 
 // checkFolder returns an error if a folder that a request names does not exist.

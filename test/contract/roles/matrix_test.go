@@ -50,6 +50,9 @@ var needs = map[string]string{
 	"WorkbookRead":            `getWorkbooks getWorkbook`,
 	"WorkbookEdit":            `createWorkbook upsertWorkbookBySlug updateWorkbook updateWorkbookDashboard duplicateWorkbook`,
 	"WorkbookManage":          `deleteWorkbook`,
+	"ReportRead":              `getReports getReport getReportFolders connectReportToWorkbook disconnectReportFromWorkbook refreshReport`,
+	"ReportEdit":              `createReport upsertReportByPublicId updateReport`,
+	"ReportManage":            `deleteReport`,
 	// Operations with rules of their own, which other tests check.
 	"-": `exchangeDeployToken updateMySettings deploymentToken livePreviewToken connectGitHub
 		listUserOAuthTokens getUserOAuthToken revokeUserOAuthToken initiateOAuthFlow`,
@@ -62,7 +65,7 @@ var wholeAccount = []string{"Admin", "AuditLogManage", "DeploymentCreate", "OAut
 const (
 	onDeployments = "DeploymentRead DeploymentUpdate DeploymentDelete SecretsManage SchemaRead SchemaUpdate SchemaUpdateDevBranches SqlRunnerRead"
 	manage        = "DeploymentsManage DeploymentCreate DeploymentRead DeploymentUpdate DeploymentDelete SecretsManage SchemaRead SchemaUpdate SchemaUpdateDevBranches"
-	folders       = "FolderRead FolderEdit FolderManage WorkbookRead WorkbookEdit WorkbookManage"
+	folders       = "FolderRead FolderEdit FolderManage WorkbookRead WorkbookEdit WorkbookManage ReportRead ReportEdit ReportManage"
 	all           = "Admin AuditLogManage OAuthIntegrationsManage ScimManage SqlRunnerRead " + manage + " " + folders
 )
 
@@ -72,6 +75,7 @@ var implied = map[string]string{
 	"SchemaUpdate": "SchemaRead SchemaUpdateDevBranches", "SchemaUpdateDevBranches": "SchemaRead",
 	"FolderEdit": "FolderRead", "FolderManage": "FolderRead FolderEdit",
 	"WorkbookEdit": "WorkbookRead", "WorkbookManage": "WorkbookRead WorkbookEdit",
+	"ReportEdit": "ReportRead", "ReportManage": "ReportRead ReportEdit",
 }
 
 // principal is a caller: what it holds on its own deployment, whose number is 1, on the other one, whose number is 3, and on the
@@ -113,7 +117,7 @@ func principals(t *testing.T) map[string]principal {
 		}
 		return key
 	}
-	const developer, explorer, viewer = manage + " SqlRunnerRead " + folders, "DeploymentRead SchemaRead SqlRunnerRead FolderRead FolderEdit WorkbookRead WorkbookEdit", "DeploymentRead SchemaRead FolderRead WorkbookRead"
+	const developer, explorer, viewer = manage + " SqlRunnerRead " + folders, "DeploymentRead SchemaRead SqlRunnerRead FolderRead FolderEdit WorkbookRead WorkbookEdit ReportRead ReportEdit", "DeploymentRead SchemaRead FolderRead WorkbookRead ReportRead"
 	of := func(token, own, other, whole string) principal { return principal{token, own, other, whole, 401} }
 	account := func(name, held string, verbs ...string) principal {
 		return principal{serviceAccount(t, name, verbs...), held, held, held, 403}
@@ -135,7 +139,7 @@ func principals(t *testing.T) map[string]principal {
 		"access token":                          everywhere(accessToken("zoe"), "DeploymentRead SchemaRead"),
 		"access token, group with a role":       everywhere(accessToken("zoe", "developers"), developer),
 		"access token, group of administrators": everywhere(accessToken("zoe", "admins"), all),
-		"ServiceAccount, get":                   account("may-get", "DeploymentRead SchemaRead FolderRead WorkbookRead", "get"),
+		"ServiceAccount, get":                   account("may-get", "DeploymentRead SchemaRead FolderRead WorkbookRead ReportRead", "get"),
 		"ServiceAccount, update":                account("may-update", manage+" "+folders, "get", "update"),
 		"ServiceAccount, delete":                account("may-delete", all, "delete"),
 	}

@@ -133,8 +133,8 @@ func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 }
 
 var (
-	reading = []v1alpha1.Permission{v1alpha1.PermissionFolderRead, v1alpha1.PermissionWorkbookRead}
-	editing = []v1alpha1.Permission{v1alpha1.PermissionFolderEdit, v1alpha1.PermissionWorkbookEdit}
+	reading = []v1alpha1.Permission{v1alpha1.PermissionFolderRead, v1alpha1.PermissionWorkbookRead, v1alpha1.PermissionReportRead}
+	editing = []v1alpha1.Permission{v1alpha1.PermissionFolderEdit, v1alpha1.PermissionWorkbookEdit, v1alpha1.PermissionReportEdit}
 )
 
 // answer is the response to a request.

@@ -1,0 +1,279 @@
+package workspace
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/fold"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+const storedReport = `id, folder_id, workbook_id, public_id, name, name_key, title, json_query, sql_query, pivot_items, meta, source, checksum,
+	version, owner, refreshed_by, created_at, created_by, updated_at, updated_by`
+
+// reportColumns are those of scanReport: what is stored, and the folder that contains a report or its workbook.
+const reportColumns = storedReport + `, CASE WHEN workbook_id = 0 THEN folder_id ELSE COALESCE(
+	(SELECT workbook.folder_id FROM workbook WHERE workbook.account_uid = report.account_uid AND workbook.id = report.workbook_id), 0) END`
+
+// scanReport reads the columns.
+func scanReport(row interface{ Scan(into ...any) error }, r *Report) error {
+	var created, updated int64
+	var key string
+	err := row.Scan(&r.ID, &r.FolderID, &r.WorkbookID, &r.PublicID, &r.Name, &key, &r.Title, &r.JSONQuery, &r.SQLQuery, &r.PivotItems, &r.Meta, &r.Source,
+		&r.Checksum, &r.Version, &r.Owner, &r.RefreshedBy, &created, &r.CreatedBy, &updated, &r.UpdatedBy, &r.PathID)
+	r.CreatedAt, r.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
+	return err
+}
+
+// stored returns the values of the stored columns.
+func (r *Report) stored() []any {
+	return []any{
+		r.ID, r.FolderID, r.WorkbookID, r.PublicID, r.Name, NameKey(r.Name), r.Title, r.JSONQuery, r.SQLQuery, r.PivotItems, r.Meta, r.Source, r.Checksum,
+		r.Version, r.Owner, r.RefreshedBy, r.CreatedAt.UnixMicro(), r.CreatedBy, r.UpdatedAt.UnixMicro(), r.UpdatedBy,
+	}
+}
+
+func insertReport(ctx context.Context, tx *store.Tx, s content.Scope, r *Report) error {
+	const statement = "INSERT INTO report (account_uid, deployment_uid, " + storedReport + `)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)`
+	if _, err := tx.ExecContext(ctx, statement, append([]any{s.Account.UID, s.Deployment.UID}, r.stored()...)...); err != nil {
+		return fmt.Errorf("insert a report: %w", err)
+	}
+	return nil
+}
+
+func updateReport(ctx context.Context, tx *store.Tx, s content.Scope, r *Report) error {
+	const statement = `UPDATE report SET folder_id = $4, workbook_id = $5, public_id = $6, name = $7, name_key = $8, title = $9, json_query = $10,
+		sql_query = $11, pivot_items = $12, meta = $13, source = $14, checksum = $15, version = $16, owner = $17, refreshed_by = $18,
+		created_at = $19, created_by = $20, updated_at = $21, updated_by = $22
+		WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3`
+	if _, err := tx.ExecContext(ctx, statement, append([]any{s.Account.UID, s.Deployment.UID}, r.stored()...)...); err != nil {
+		return fmt.Errorf("update report %d: %w", r.ID, err)
+	}
+	return nil
+}
+
+// getReport returns a report.
+func getReport(ctx context.Context, q store.Querier, s content.Scope, id int64) (*Report, error) {
+	const query = "SELECT " + reportColumns + " FROM report WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3"
+	r := &Report{}
+	err := scanReport(q.QueryRowContext(ctx, query, s.Account.UID, s.Deployment.UID, id), r)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, content.Errorf(content.NotFound, "report %d does not exist", id)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read report %d: %w", id, err)
+	}
+	return r, nil
+}
+
+// reportByPublicID returns the report of the deployment with a public id; nil if there is none.
+func reportByPublicID(ctx context.Context, q store.Querier, s content.Scope, id string) (*Report, error) {
+	const query = "SELECT " + reportColumns + " FROM report WHERE account_uid = $1 AND deployment_uid = $2 AND public_id = $3"
+	r := &Report{}
+	err := scanReport(q.QueryRowContext(ctx, query, s.Account.UID, s.Deployment.UID, id), r)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the report with public id %q: %w", id, err)
+	}
+	return r, nil
+}
+
+// reportsOf returns the reports in a workbook, by id.
+func reportsOf(ctx context.Context, q store.Querier, s content.Scope, workbook int64) ([]Report, error) {
+	const query = "SELECT " + reportColumns + " FROM report WHERE deployment_uid = $1 AND account_uid = $2 AND workbook_id = $3 ORDER BY id"
+	rows, err := q.QueryContext(ctx, query, s.Deployment.UID, s.Account.UID, workbook)
+	if err != nil {
+		return nil, fmt.Errorf("read the reports of workbook %d: %w", workbook, err)
+	}
+	defer func() { _ = rows.Close() }()
+	var out []Report
+	for rows.Next() {
+		var r Report
+		if err := scanReport(rows, &r); err != nil {
+			return nil, fmt.Errorf("read the reports of workbook %d: %w", workbook, err)
+		}
+		out = append(out, r)
+	}
+	return out, rows.Err()
+}
+
+// Report returns a report.
+func (w *Workspace) Report(ctx context.Context, s content.Scope, id int64) (r *Report, err error) {
+	err = w.DB.Read(ctx, func(q store.Querier) error {
+		r, err = getReport(ctx, q, s, id)
+		return err
+	})
+	return r, err
+}
+
+// The orders of lists.
+const (
+	ByID        = ""
+	ByName      = "name"
+	ByCreatedAt = "createdAt"
+	ByUpdatedAt = "updatedAt"
+)
+
+// ReportFilter selects reports. The zero value selects all of a deployment by id.
+type ReportFilter struct {
+	// FolderID, Root for the root, and WorkbookID contain the reports; nil for any.
+	FolderID, WorkbookID *int64
+	// ExternalWorkbook is a spreadsheet that the reports are connected to; any if empty.
+	ExternalWorkbook string
+	// Search is a part of the name, ignoring case.
+	Search string
+	// Order is one of the orders.
+	Order      string
+	Descending bool
+	// Offset is the number of reports to leave out; 0 for a request with a key.
+	Offset int
+}
+
+// ReportList is a page of reports.
+type ReportList struct {
+	List[Report]
+	// Placements are those of the reports, by id.
+	Placements map[int64][]Placement
+}
+
+// Reports returns a page of reports. A page may have fewer items than requested if they are large.
+func (w *Workspace) Reports(ctx context.Context, s content.Scope, f ReportFilter, r store.PageRequest) (out ReportList, err error) {
+	list := reportList(s, f)
+	err = w.DB.Read(ctx, func(q store.Querier) error {
+		if err := checkFilter(ctx, q, s, f); err != nil {
+			return err
+		}
+		if err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+list.From, list.Args...).Scan(&out.Total); err != nil {
+			return fmt.Errorf("count reports: %w", err)
+		}
+		if f.Offset > 0 {
+			if r.After, err = keyAt(ctx, q, list, f.Offset-1); err != nil || r.After == nil {
+				out.HasPrevious = out.Total > 0
+				return err
+			}
+		}
+		if r.Limit, err = bounded(ctx, q, list, "OCTET_LENGTH(meta) + OCTET_LENGTH(json_query) + OCTET_LENGTH(sql_query) + OCTET_LENGTH(pivot_items)", r); err != nil {
+			return err
+		}
+		if out.Page, err = list.Read(ctx, q, r); err != nil {
+			return err
+		}
+		var folders, ids []int64
+		for i := range out.Items {
+			folders, ids = append(folders, out.Items[i].PathID), append(ids, out.Items[i].ID)
+		}
+		if out.Placements, err = placements(ctx, q, s, ids); err != nil {
+			return err
+		}
+		out.Paths, err = paths(ctx, q, s, folders)
+		return err
+	})
+	return out, err
+}
+
+// checkFilter returns an error for what does not exist.
+func checkFilter(ctx context.Context, q store.Querier, s content.Scope, f ReportFilter) error {
+	if f.FolderID != nil {
+		if err := checkFolder(ctx, q, s, *f.FolderID); err != nil {
+			return err
+		}
+	}
+	if f.WorkbookID != nil {
+		if _, err := getWorkbook(ctx, q, s, *f.WorkbookID); err != nil {
+			return prefixed("workbookId", err)
+		}
+	}
+	return nil
+}
+
+// reportList returns the list of a filter.
+func reportList(s content.Scope, f ReportFilter) store.List[Report] {
+	l := store.List[Report]{
+		Columns: reportColumns, From: "report WHERE deployment_uid = $1 AND account_uid = $2", Args: []any{s.Deployment.UID, s.Account.UID},
+		Order: []string{"id"}, Descending: f.Descending,
+		Scan: func(row *sql.Rows, r *Report) error { return scanReport(row, r) },
+		Key:  func(r *Report) []any { return []any{r.ID} },
+	}
+	where := func(condition string, value any) {
+		l.Args = append(l.Args, value)
+		l.From += fmt.Sprintf(condition, len(l.Args))
+	}
+	if f.FolderID != nil {
+		where(" AND workbook_id = 0 AND folder_id = $%d", *f.FolderID)
+	}
+	if f.WorkbookID != nil {
+		where(" AND workbook_id = $%d", *f.WorkbookID)
+	}
+	if f.ExternalWorkbook != "" {
+		where(" AND id IN (SELECT report_id FROM report_placement WHERE deployment_uid = $1 AND account_uid = $2 AND external_workbook = $%d)", f.ExternalWorkbook)
+	}
+	if f.Search != "" {
+		where(` AND name_key LIKE $%d ESCAPE '\'`, containing(f.Search))
+	}
+	switch f.Order {
+	case ByName:
+		l.Order, l.Key = []string{"name_key", "id"}, func(r *Report) []any { return []any{NameKey(r.Name), r.ID} }
+	case ByCreatedAt:
+		l.Order, l.Key = []string{"created_at", "id"}, func(r *Report) []any { return []any{r.CreatedAt.UnixMicro(), r.ID} }
+	case ByUpdatedAt:
+		l.Order, l.Key = []string{"updated_at", "id"}, func(r *Report) []any { return []any{r.UpdatedAt.UnixMicro(), r.ID} }
+	}
+	return l
+}
+
+// NameKey returns a name in the form in which lists are ordered.
+func NameKey(name string) string { return fold.Case(name) }
+
+// containing returns the pattern of LIKE for names that contain a text, in the form in which names are compared.
+func containing(text string) string {
+	return "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(fold.Case(text)) + "%"
+}
+
+// keyAt returns the key of the report with an index, from 0; nil if there are fewer.
+func keyAt(ctx context.Context, q store.Querier, l store.List[Report], index int) ([]any, error) {
+	direction := " ASC"
+	if l.Descending {
+		direction = " DESC"
+	}
+	query := fmt.Sprintf("SELECT %s FROM %s ORDER BY %s LIMIT 1 OFFSET %d", l.Columns, l.From, strings.Join(l.Order, direction+", ")+direction, index)
+	var r Report
+	err := scanReport(q.QueryRowContext(ctx, query, l.Args...), &r)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read report %d of a list: %w", index, err)
+	}
+	return l.Key(&r), nil
+}
+
+// FolderCount is a folder with the number of reports in it.
+type FolderCount struct {
+	ID      int64
+	Name    string
+	Reports int
+}
+
+// ReportFolders returns a page of the folders of a deployment by id, with the number of reports that are directly in each.
+func (w *Workspace) ReportFolders(ctx context.Context, s content.Scope, r store.PageRequest) (page store.Page[FolderCount], err error) {
+	list := store.List[FolderCount]{
+		Columns: `id, name, (SELECT COUNT(*) FROM report WHERE report.deployment_uid = folder.deployment_uid AND report.account_uid = folder.account_uid
+			AND report.folder_id = folder.id)`,
+		From: "folder WHERE deployment_uid = $1 AND account_uid = $2", Args: []any{s.Deployment.UID, s.Account.UID}, Order: []string{"id"},
+		Scan: func(row *sql.Rows, f *FolderCount) error { return row.Scan(&f.ID, &f.Name, &f.Reports) },
+		Key:  func(f *FolderCount) []any { return []any{f.ID} },
+	}
+	err = w.DB.Read(ctx, func(q store.Querier) error {
+		page, err = list.Read(ctx, q, r)
+		return err
+	})
+	return page, err
+}
