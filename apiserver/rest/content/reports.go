@@ -50,7 +50,7 @@ type Report struct {
 	FolderPath   []FolderEntry `json:"folderPath" doc:"The folders that contain it, or its workbook, from the root."`
 	JSONQuery    *string       `json:"jsonQuery,omitempty" nullable:"true" example:"{\"measures\":[\"orders.count\"]}" doc:"A query of the data API as text."`
 	SQLQuery     *string       `json:"sqlQuery,omitempty" nullable:"true" doc:"A query in SQL, which is used if there are both."`
-	PivotItems   *PivotItems   `json:"pivotItems,omitempty" nullable:"true"`
+	PivotItems   *PivotItems   `json:"pivotItems,omitempty"`
 	Meta         StoredObject  `json:"meta" doc:"How the result is shown."`
 	Source       *string       `json:"source,omitempty" nullable:"true" enum:"GOOGLE_SHEETS,EXCEL,PLAYGROUND,D3"`
 	Version      int64         `json:"version" minimum:"1" doc:"Number of changes."`

@@ -30,13 +30,13 @@ type ReportFields struct {
 
 // Spreadsheet is where a spreadsheet has the result of a report. The first two go together.
 type Spreadsheet struct {
-	ExternalWorkbookID *string         `json:"externalWorkbookId,omitempty" nullable:"true" maxLength:"1024" doc:"The spreadsheet; with resultLocation."`
-	ResultLocation     *string         `json:"resultLocation,omitempty" nullable:"true" maxLength:"1024" example:"Sheet1!A1" doc:"Where the result begins."`
-	EndResultCell      *string         `json:"endResultCell,omitempty" nullable:"true" maxLength:"1024"`
-	Host               *string         `json:"host,omitempty" nullable:"true" enum:"GOOGLE_SHEETS,EXCEL"`
-	WorkbookName       *string         `json:"workbookName,omitempty" nullable:"true" maxLength:"1024"`
-	SheetID            *string         `json:"sheetId,omitempty" nullable:"true" maxLength:"1024"`
-	ResultChecksum     *ResultChecksum `json:"resultChecksum,omitempty" nullable:"true"`
+	ExternalWorkbookID *string                       `json:"externalWorkbookId,omitempty" nullable:"true" maxLength:"1024" doc:"The spreadsheet; with resultLocation."`
+	ResultLocation     *string                       `json:"resultLocation,omitempty" nullable:"true" maxLength:"1024" example:"Sheet1!A1" doc:"Where the result begins."`
+	EndResultCell      *string                       `json:"endResultCell,omitempty" nullable:"true" maxLength:"1024"`
+	Host               *string                       `json:"host,omitempty" nullable:"true" enum:"GOOGLE_SHEETS,EXCEL"`
+	WorkbookName       *string                       `json:"workbookName,omitempty" nullable:"true" maxLength:"1024"`
+	SheetID            *string                       `json:"sheetId,omitempty" nullable:"true" maxLength:"1024"`
+	ResultChecksum     rest.Nullable[ResultChecksum] `json:"resultChecksum,omitempty"`
 }
 
 // ResultChecksum is the checksum of a result that a client has computed.
@@ -92,7 +92,7 @@ type Placement struct {
 	AnchorCell        *string         `json:"anchorCell,omitempty" nullable:"true"`
 	EndResultCell     *string         `json:"endResultCell,omitempty" nullable:"true"`
 	QueryChecksum     *string         `json:"queryChecksum,omitempty" nullable:"true" doc:"That of the report when the result was read."`
-	ResultChecksum    *ResultChecksum `json:"resultChecksum,omitempty" nullable:"true"`
+	ResultChecksum    *ResultChecksum `json:"resultChecksum,omitempty"`
 	SyncStatus        string          `json:"syncStatus" enum:"UP_TO_DATE,CHANGED,UNKNOWN" doc:"Whether the report was changed since the result was read."`
 	PlacedAt          time.Time       `json:"placedAt"`
 	PlacedByUserID    int64           `json:"placedByUserId" minimum:"1"`
@@ -124,7 +124,7 @@ func (in *Spreadsheet) change(id *string) (*workspace.PlacementChange, error) {
 	if in.ExternalWorkbookID == nil && in.ResultLocation == nil {
 		return nil, nil
 	}
-	result, err := objectOf(in.ResultChecksum)
+	result, err := objectOf(in.ResultChecksum.Value)
 	return &workspace.PlacementChange{
 		ID: placementID(id), ExternalWorkbook: ptr.Deref(in.ExternalWorkbookID, ""), ResultLocation: ptr.Deref(in.ResultLocation, ""), Host: in.Host,
 		WorkbookName: in.WorkbookName, SheetID: in.SheetID, EndResult: in.EndResultCell, ResultChecksum: result,
@@ -224,23 +224,23 @@ func (a *api) updateReport(ctx context.Context, in *UpdateReportInput) (*ReportO
 type ConnectReportInput struct {
 	InReport
 	Body struct {
-		ExternalWorkbookID string          `json:"externalWorkbookId" minLength:"1" maxLength:"1024" doc:"The spreadsheet."`
-		ResultLocation     string          `json:"resultLocation" minLength:"1" maxLength:"1024" example:"Sheet1!A1" doc:"Where the result begins."`
-		PlacementID        *string         `json:"placementId,omitempty" nullable:"true" maxLength:"32" doc:"The placement that gets the location; the one that has it when absent."`
-		Host               *string         `json:"host,omitempty" nullable:"true" enum:"GOOGLE_SHEETS,EXCEL"`
-		WorkbookName       *string         `json:"workbookName,omitempty" nullable:"true" maxLength:"1024"`
-		SheetID            *string         `json:"sheetId,omitempty" nullable:"true" maxLength:"1024"`
-		SheetName          *string         `json:"sheetName,omitempty" nullable:"true" maxLength:"1024" doc:"That of resultLocation when absent."`
-		AnchorCell         *string         `json:"anchorCell,omitempty" nullable:"true" maxLength:"1024" doc:"That of resultLocation when absent."`
-		EndResultCell      *string         `json:"endResultCell,omitempty" nullable:"true" maxLength:"1024"`
-		ResultChecksum     *ResultChecksum `json:"resultChecksum,omitempty" nullable:"true"`
-		AddressOnly        *bool           `json:"addressOnly,omitempty" nullable:"true" doc:"The result has moved and was not read again: the checksums stay."`
+		ExternalWorkbookID string                        `json:"externalWorkbookId" minLength:"1" maxLength:"1024" doc:"The spreadsheet."`
+		ResultLocation     string                        `json:"resultLocation" minLength:"1" maxLength:"1024" example:"Sheet1!A1" doc:"Where the result begins."`
+		PlacementID        *string                       `json:"placementId,omitempty" nullable:"true" maxLength:"32" doc:"The placement that gets the location; the one that has it when absent."`
+		Host               *string                       `json:"host,omitempty" nullable:"true" enum:"GOOGLE_SHEETS,EXCEL"`
+		WorkbookName       *string                       `json:"workbookName,omitempty" nullable:"true" maxLength:"1024"`
+		SheetID            *string                       `json:"sheetId,omitempty" nullable:"true" maxLength:"1024"`
+		SheetName          *string                       `json:"sheetName,omitempty" nullable:"true" maxLength:"1024" doc:"That of resultLocation when absent."`
+		AnchorCell         *string                       `json:"anchorCell,omitempty" nullable:"true" maxLength:"1024" doc:"That of resultLocation when absent."`
+		EndResultCell      *string                       `json:"endResultCell,omitempty" nullable:"true" maxLength:"1024"`
+		ResultChecksum     rest.Nullable[ResultChecksum] `json:"resultChecksum,omitempty"`
+		AddressOnly        *bool                         `json:"addressOnly,omitempty" nullable:"true" doc:"The result has moved and was not read again: the checksums stay."`
 	}
 }
 
 func (a *api) connectReport(ctx context.Context, in *ConnectReportInput) (*ReportOutput, error) {
 	b := &in.Body
-	result, err := objectOf(b.ResultChecksum)
+	result, err := objectOf(b.ResultChecksum.Value)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +289,7 @@ type RefreshReportInput struct {
 	InReport
 	Body *struct {
 		PlacementAddress
-		ResultChecksum *ResultChecksum `json:"resultChecksum,omitempty" nullable:"true"`
+		ResultChecksum rest.Nullable[ResultChecksum] `json:"resultChecksum,omitempty"`
 	}
 }
 
@@ -297,7 +297,7 @@ func (a *api) refreshReport(ctx context.Context, in *RefreshReportInput) (*Repor
 	at, result := workspace.Address{}, workspace.Object(nil)
 	if in.Body != nil {
 		var err error
-		if result, err = objectOf(in.Body.ResultChecksum); err != nil {
+		if result, err = objectOf(in.Body.ResultChecksum.Value); err != nil {
 			return nil, err
 		}
 		at = in.Body.address()
