@@ -77,6 +77,7 @@ var commandLineRequests = []struct {
 	{"workbooks get", "GET", "/api/v1/deployments/{id}/workbooks/{workbook}", "", []string{"id", "meta"}},
 	{"workbooks update --folder 0 --slug", "PUT", "/api/v1/deployments/{id}/workbooks/{workbook}", `{"name":"Revenue","slug":"revenue","folderId":null}`, []string{"id", "slug"}},
 	{"workbooks dashboard", "PUT", "/api/v1/deployments/{id}/workbooks/{workbook}/dashboard", `{"dashboardDraft":{"widgets":[]}}`, []string{"dashboardDraft"}},
+	{"workbooks publish", "POST", "/api/v1/deployments/{id}/workbooks/{workbook}/publish", `{"workbookId":{workbook}}`, []string{"id", "versionNumber"}},
 	{"workbooks duplicate", "POST", "/api/v1/deployments/{id}/workbooks/{workbook}/duplicate", "", []string{"id"}},
 	{"reports create", "POST", "/api/v1/deployments/{id}/reports", `{"name":"Orders","workbookId":{workbook},"jsonQuery":"{\"measures\":[\"orders.count\"]}","sqlQuery":"SELECT 1"}`, []string{"id"}},
 	{"reports list --workbook --sort-by --limit --page", "GET", "/api/v1/deployments/{id}/reports?workbookId={workbook}&sortBy=name&sortDirection=DESC&limit=5&page=1", "", []string{"items.0.id", "items.0.name", "items.0.publicId", "items.0.workbookId", "items.0.user.email", "items.0.updatedAt"}},

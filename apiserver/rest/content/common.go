@@ -84,3 +84,14 @@ func (StoredObject) Schema(r huma.Registry) *huma.Schema { return Object{}.Schem
 
 // MarshalJSON implements json.Marshaler.
 func (o StoredObject) MarshalJSON() ([]byte, error) { return json.RawMessage(o).MarshalJSON() }
+
+// StoredValue is a JSON value in canonical form, in a response.
+type StoredValue string
+
+// Schema implements huma.SchemaProvider.
+func (StoredValue) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Description: "Any JSON value.", Examples: []any{map[string]any{}}}
+}
+
+// MarshalJSON implements json.Marshaler.
+func (v StoredValue) MarshalJSON() ([]byte, error) { return json.RawMessage(v).MarshalJSON() }

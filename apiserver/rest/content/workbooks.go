@@ -20,7 +20,7 @@ const (
 
 func (a *api) workbooksFamily() rest.Family {
 	const read, edit, manage = v1alpha1.PermissionWorkbookRead, v1alpha1.PermissionWorkbookEdit, v1alpha1.PermissionWorkbookManage
-	return rest.Family{Tag: "Workbooks", Description: "Workbooks of a deployment, with the drafts of their dashboards.", Routes: []rest.Route{
+	return rest.Family{Tag: "Workbooks", Description: "Workbooks of a deployment, with their dashboards.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, workbooksPath, "getWorkbooks", read, "List the workbooks of a deployment, or of a folder, by id", a.listWorkbooks),
 		rest.Handle(http.MethodPost, workbooksPath, "createWorkbook", edit, "Create a workbook", a.createWorkbook),
 		rest.Handle(http.MethodPut, workbooksPath+"/by-slug/{slug}", "upsertWorkbookBySlug", edit,
@@ -30,11 +30,16 @@ func (a *api) workbooksFamily() rest.Family {
 		rest.Handle(http.MethodDelete, workbookPath, "deleteWorkbook", manage, "Delete a workbook", a.deleteWorkbook),
 		rest.Handle(http.MethodPut, workbookPath+"/dashboard", "updateWorkbookDashboard", edit, "Set the draft of the dashboard", a.updateDashboard),
 		rest.Handle(http.MethodPost, workbookPath+"/duplicate", "duplicateWorkbook", edit, "Copy a workbook", a.duplicateWorkbook),
+		rest.Handle(http.MethodPost, workbookPath+"/publish", "publishDashboard", edit,
+			"Publish the dashboard of a workbook; the same content again makes no new version", a.publishDashboard),
+		rest.Handle(http.MethodGet, workbookPath+"/versions", "listDashboardVersions", read, "List the published versions of the dashboard, the newest first", a.listDashboardVersions),
+		rest.Handle(http.MethodGet, workbookPath+"/versions/{versionNumber}", "getDashboardVersion", read, "Get a published version of the dashboard", a.getDashboardVersion),
+		rest.Handle(http.MethodPost, workbookPath+"/versions/{versionNumber}/restore", "restoreDashboardVersion", edit,
+			"Publish a version again, and make the draft and the reports what they were then", a.restoreDashboardVersion),
 	}}
 }
 
-// Workbook is a workbook, as documented. The documented fields createdBy, isFavorite, dashboardPublished and
-// publishedDashboard are absent.
+// Workbook is a workbook, as documented. The documented fields createdBy and isFavorite are absent.
 type Workbook struct {
 	ID               int64         `json:"id" minimum:"1" doc:"Unique in the account."`
 	DeploymentID     int64         `json:"deploymentId" minimum:"1"`
@@ -46,10 +51,13 @@ type Workbook struct {
 	Meta             StoredObject  `json:"meta" doc:"What clients store. The property dashboardDraft is the draft of the dashboard."`
 	CalculatedFields StoredObject  `json:"calculatedFields" doc:"Empty."`
 	DashboardDraft   *StoredObject `json:"dashboardDraft,omitempty" nullable:"true" doc:"That of meta."`
-	UserID           int64         `json:"userId" minimum:"1"`
-	User             ResourceOwner `json:"user"`
-	CreatedAt        time.Time     `json:"createdAt"`
-	UpdatedAt        time.Time     `json:"updatedAt"`
+
+	PublishedDashboard *Dashboard    `json:"publishedDashboard,omitempty" doc:"Absent in lists, and before the dashboard is published."`
+	DashboardPublished *StoredObject `json:"dashboardPublished,omitempty" nullable:"true" doc:"The config of publishedDashboard."`
+	UserID             int64         `json:"userId" minimum:"1"`
+	User               ResourceOwner `json:"user"`
+	CreatedAt          time.Time     `json:"createdAt"`
+	UpdatedAt          time.Time     `json:"updatedAt"`
 }
 
 // WorkbookOutput is a workbook.
@@ -68,7 +76,7 @@ func (a *api) shownWorkbook(ctx context.Context, wb *workspace.Workbook, path []
 	return out
 }
 
-// workbookOutput returns a workbook with its path.
+// workbookOutput returns a workbook with its path and its dashboard.
 func (a *api) workbookOutput(ctx context.Context, wb *workspace.Workbook, err error) (*WorkbookOutput, error) {
 	if err != nil {
 		return nil, err
@@ -77,7 +85,15 @@ func (a *api) workbookOutput(ctx context.Context, wb *workspace.Workbook, err er
 	if err != nil {
 		return nil, err
 	}
-	return &WorkbookOutput{a.shownWorkbook(ctx, wb, path)}, nil
+	published, err := a.content.Published(ctx, rest.ScopeFrom(ctx).Content(), wb.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &WorkbookOutput{a.shownWorkbook(ctx, wb, path)}
+	if out.Body.PublishedDashboard = shownDashboard(ctx, published); published != nil {
+		out.Body.DashboardPublished = &out.Body.PublishedDashboard.Config
+	}
+	return out, nil
 }
 
 // ListWorkbooksInput are the parameters of the list.
@@ -230,10 +246,11 @@ type UpdateDashboardInput struct {
 	}
 }
 
-// WorkbookDashboardOutput is the dashboard of a workbook. The documented field dashboardPublished is absent.
+// WorkbookDashboardOutput is the dashboard of a workbook.
 type WorkbookDashboardOutput struct {
 	Body struct {
-		DashboardDraft *StoredObject `json:"dashboardDraft,omitempty" nullable:"true"`
+		DashboardDraft     *StoredObject `json:"dashboardDraft,omitempty" nullable:"true"`
+		DashboardPublished *StoredObject `json:"dashboardPublished,omitempty" nullable:"true"`
 	}
 }
 
@@ -249,8 +266,14 @@ func (a *api) updateDashboard(ctx context.Context, in *UpdateDashboardInput) (*W
 	if err != nil {
 		return nil, err
 	}
+	published, err := a.content.Published(ctx, rest.ScopeFrom(ctx).Content(), wb.ID)
+	if err != nil {
+		return nil, err
+	}
 	out := &WorkbookDashboardOutput{}
-	out.Body.DashboardDraft = (*StoredObject)(wb.Draft())
+	if out.Body.DashboardDraft = (*StoredObject)(wb.Draft()); published != nil {
+		out.Body.DashboardPublished = (*StoredObject)(&published.Config)
+	}
 	return out, nil
 }
 

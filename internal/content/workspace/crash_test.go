@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -27,23 +28,29 @@ func TestMain(m *testing.M) {
 // and two reports.
 var changes = map[string]struct {
 	run func(ctx context.Context, w *Workspace) error
-	// events is the number of its events; rows are those of workbook, report and report_placement after it.
+	// events is the number of its events; rows are those of the tables after it.
 	events int
-	rows   [3]int
+	rows   rows
 }{
 	"slug": {func(ctx context.Context, w *Workspace) error {
 		return errorOf(w.Create(ctx, demo, bob, Change{Name: ptr.To("second"), Slug: ptr.To("sales"), Takeover: true}))
-	}, 2, [3]int{2, 2, 0}},
+	}, 2, rows{2, 2, 0, 1, 1, 2}},
 	"upsert": {func(ctx context.Context, w *Workspace) error {
 		in := ReportChange{Placement: &PlacementChange{ExternalWorkbook: "x", ResultLocation: "S!A1"}}
 		return errorOf(w.UpsertReport(ctx, demo, bob, "CCCCCCCCCCC1", in))
-	}, 2, [3]int{1, 3, 1}},
+	}, 2, rows{1, 3, 1, 1, 1, 2}},
 	"copy": {func(ctx context.Context, w *Workspace) error {
 		return errorOf(w.Duplicate(ctx, demo, bob, 1))
-	}, 3, [3]int{2, 4, 0}},
+	}, 4, rows{2, 4, 0, 2, 2, 4}},
 	"delete": {func(ctx context.Context, w *Workspace) error {
 		return w.Delete(ctx, demo, 1)
-	}, 3, [3]int{0, 0, 0}},
+	}, 3, rows{}},
+	"publish": {func(ctx context.Context, w *Workspace) error {
+		return errorOf(w.Publish(ctx, demo, bob, 1, Publication{Config: chart(`{"reportId":1}`)}))
+	}, 1, rows{1, 2, 0, 1, 2, 3}},
+	"restore": {func(ctx context.Context, w *Workspace) error {
+		return errorOf(w.Restore(ctx, demo, bob, 1, 1))
+	}, 2, before},
 }
 
 func change(argument string) error {
@@ -64,6 +71,12 @@ func change(argument string) error {
 	return changes[values[1]].run(context.Background(), &Workspace{DB: stepping, Record: record})
 }
 
+// rows are the numbers of rows of the tables.
+type rows [6]int
+
+// before are those that the changes begin with.
+var before = rows{1, 2, 0, 1, 1, 2}
+
 // beforeChange makes what the changes begin with.
 func beforeChange(w *world) {
 	w.Helper()
@@ -73,6 +86,9 @@ func beforeChange(w *world) {
 	}
 	for range 2 {
 		w.report(ReportChange{WorkbookID: &wb.ID})
+	}
+	if _, err := w.content.Publish(w.Context(), demo, ada, wb.ID, Publication{Config: chart(`{"reportId":1}`, `{"reportId":2}`)}); err != nil {
+		w.Fatal(err)
 	}
 }
 
@@ -92,11 +108,11 @@ func TestChangesAreKilled(t *testing.T) {
 					}
 					storetest.KillChild(t, childURL, contenttest.Arguments(stop, url, name), func(line string) bool { return line == contenttest.Stopped })
 					w = openWorld(t, url)
-					rows, events := [3]int{1, 2, 0}, 3
+					want, events := before, 4
 					if stop == committed {
-						rows, events = c.rows, 3+c.events
+						want, events = c.rows, 4+c.events
 					}
-					w.wantRows(rows)
+					w.wantRows(want)
 					if got := w.events(); len(got) != events {
 						t.Errorf("killed at point %d: events %q", stop, got)
 					}
@@ -111,10 +127,10 @@ func TestChangesAreKilled(t *testing.T) {
 }
 
 // wantRows checks the numbers of rows of the tables.
-func (w *world) wantRows(want [3]int) {
+func (w *world) wantRows(want rows) {
 	w.Helper()
-	var got [3]int
-	for i, table := range []string{"workbook", "report", "report_placement"} {
+	var got rows
+	for i, table := range []string{"workbook", "report", "report_placement", "dashboard", "dashboard_version", "report_snapshot"} {
 		got[i] = contenttest.Count(w, w.store, table)
 	}
 	if got != want {
@@ -136,10 +152,17 @@ func (purgedCluster) DeploymentExists(_ context.Context, d store.Deployment) (bo
 func testPurge(w *world) {
 	for _, s := range []content.Scope{demo, scope("a1", "d2"), scope("a2", "d3")} {
 		for range 3 {
-			_, err := w.content.Create(w.Context(), s, ada, Change{})
-			in := ReportChange{Placement: &PlacementChange{ExternalWorkbook: "x", ResultLocation: "S!A1"}}
-			if _, other := w.content.CreateReport(w.Context(), s, ada, in); err != nil || other != nil {
-				w.Fatal(err, other)
+			wb, err := w.content.Create(w.Context(), s, ada, Change{})
+			if err != nil {
+				w.Fatal(err)
+			}
+			in := ReportChange{WorkbookID: &wb.ID, Placement: &PlacementChange{ExternalWorkbook: "x", ResultLocation: "S!A1"}}
+			r, err := w.content.CreateReport(w.Context(), s, ada, in)
+			if err != nil {
+				w.Fatal(err)
+			}
+			if _, err := w.content.Publish(w.Context(), s, ada, wb.ID, Publication{Config: chart(fmt.Sprintf(`{"reportId":%d}`, r.ID))}); err != nil {
+				w.Fatal(err)
 			}
 		}
 	}
@@ -147,7 +170,7 @@ func testPurge(w *world) {
 	if err := purger.Scan(w.Context()); err != nil {
 		w.Error(err)
 	}
-	w.wantRows([3]int{3, 3, 3})
+	w.wantRows(rows{3, 3, 3, 3, 3, 3})
 	list, err := w.content.Workbooks(w.Context(), demo, nil, store.PageRequest{Limit: 10})
 	if err != nil || list.Total != 3 || contenttest.Count(w, w.store, "deployment") != 1 {
 		w.Errorf("%d workbooks are left, %v", contenttest.Count(w, w.store, "workbook"), err)

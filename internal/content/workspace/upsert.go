@@ -35,7 +35,7 @@ func (w *Workspace) Upsert(ctx context.Context, s content.Scope, by Caller, slug
 }
 
 // Duplicate creates a copy of a workbook in the same folder, with copies of its reports, to which the charts of the copied
-// draft refer. The copy has no slug.
+// draft and of the copied dashboard refer. The copy has no slug.
 func (w *Workspace) Duplicate(ctx context.Context, s content.Scope, by Caller, id int64) (out *Workbook, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
 		source, err := getWorkbook(ctx, tx, s, id)
@@ -51,13 +51,18 @@ func (w *Workspace) Duplicate(ctx context.Context, s content.Scope, by Caller, i
 			return err
 		}
 		byID, byPublicID, err := w.copyReportsOf(ctx, tx, s, by, id, out.ID)
-		if err != nil || !redirect(meta[draftProperty], byID, byPublicID) {
+		if err != nil {
 			return err
 		}
-		if out.Meta, err = encode("meta", meta); err != nil {
-			return err
+		if redirect(meta[draftProperty], byID, byPublicID) {
+			if out.Meta, err = encode("meta", meta); err != nil {
+				return err
+			}
+			if err := updateWorkbook(ctx, tx, s, out); err != nil {
+				return err
+			}
 		}
-		return updateWorkbook(ctx, tx, s, out)
+		return w.copyDashboard(ctx, tx, s, by, id, out, byID, byPublicID)
 	})
 	return out, err
 }

@@ -140,11 +140,14 @@ func (w *Workspace) update(ctx context.Context, tx *store.Tx, s content.Scope, b
 	return &after, w.recordWorkbook(ctx, tx, updatedWorkbook, before, &after)
 }
 
-// Delete deletes a workbook with its reports.
+// Delete deletes a workbook with its reports and its dashboard.
 func (w *Workspace) Delete(ctx context.Context, s content.Scope, id int64) error {
 	return w.change(ctx, s, func(tx *store.Tx) error {
 		before, err := getWorkbook(ctx, tx, s, id)
 		if err != nil {
+			return err
+		}
+		if err := deleteDashboardOf(ctx, tx, s, id); err != nil {
 			return err
 		}
 		if err := w.deleteReportsOf(ctx, tx, s, id); err != nil {

@@ -1,4 +1,4 @@
-// Package workspace has what people make in the folders of deployments: workbooks and reports.
+// Package workspace has what people make in the folders of deployments: workbooks, reports and dashboards.
 //
 //	workspace.go   the owner of the tables, what is common to all kinds of content
 //	workbook.go    the model of workbooks; creating, updating and deleting them
@@ -8,6 +8,8 @@
 //	definition.go  the queries and the meta of reports, and their schema
 //	reports.go     reading reports
 //	placement.go   the spreadsheets that have the results of reports
+//	publish.go     publishing the dashboard of a workbook
+//	versions.go    the versions of dashboards; restoring and copying them
 //	object.go      JSON objects of clients, which are kept in canonical form
 //	draft.go       drafts of dashboards, and their schema
 //	schemas/       JSON Schemas of the opaque parts, with their versions
@@ -34,9 +36,9 @@ var migrations embed.FS
 
 // Owner has the tables of the workspace.
 var Owner = store.Owner{
-	Name: "workspace", Migrations: migrations, Tables: []string{"workbook", "report", "report_placement"},
+	Name: "workspace", Migrations: migrations, Tables: []string{"workbook", "report", "report_placement", "dashboard", "dashboard_version", "report_snapshot"},
 	Purge: func(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (more bool, err error) {
-		for _, table := range []string{"report_placement", "report", "workbook"} {
+		for _, table := range []string{"report_snapshot", "dashboard_version", "dashboard", "report_placement", "report", "workbook"} {
 			if more, err = store.PurgeTable(table, "account_uid, id")(ctx, tx, of, limit); more || err != nil {
 				return more, err
 			}

@@ -90,7 +90,7 @@ func TestInvalidRolesAreRejected(t *testing.T) {
 		"not used":           {`{"name":"x","policies":[{"resourceType":"Global","actions":["AIBIView"],"resources":["All"]}]}`, []string{"policies[0].actions", "AIBIView", "not used here"}},
 		"unknown action":     {`{"name":"x","policies":[{"resourceType":"Global","actions":["Admin"],"resources":["All"]}]}`, []string{"policies[0].actions[0]", "Admin"}},
 		"SCIM":               {`{"name":"x","policies":[{"resourceType":"Global","actions":["ScimManage"],"resources":["All"]}]}`, []string{"policies[0].actions[0]", "ScimManage"}},
-		"other resources":    {`{"name":"x","policies":[{"resourceType":"Report","actions":["All"],"resources":["All"]}]}`, []string{"policies[0].resourceType", "Report", "not used here"}},
+		"other resources":    {`{"name":"x","policies":[{"resourceType":"Agent","actions":["All"],"resources":["All"]}]}`, []string{"policies[0].resourceType", "Agent", "not used here"}},
 		"All with others":    {`{"name":"x","policies":[{"resourceType":"Deployment","actions":["All"],"resources":["All","1"]}]}`, []string{"policies[0].resources", "All"}},
 		"Global on one":      {`{"name":"x","policies":[{"resourceType":"Global","actions":["SchemaRead"],"resources":["1"]}]}`, []string{"policies[0].resources", "All"}},
 		"account-wide":       {`{"name":"x","policies":[{"resourceType":"Deployment","actions":["DeploymentCreate"],"resources":["1"]}]}`, []string{"policies[0].actions", "DeploymentCreate", "SchemaRead"}},
