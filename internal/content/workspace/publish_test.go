@@ -89,6 +89,12 @@ func testPublish(w *world) {
 	if third := publish(Publication{Title: ptr.To("New")}); third.Number != 3 || third.Title != "New" || third.Snapshots[1].Number != 2 {
 		w.Errorf("%+v", third)
 	}
+	w.wantVersions(wb, config)
+}
+
+// wantVersions checks the three versions of a dashboard, whose first was published by ada with a config, and deletes it.
+func (w *world) wantVersions(wb *Workbook, config string) {
+	w.Helper()
 	old, err := w.content.DashboardVersion(w.Context(), demo, wb.ID, 1)
 	if err != nil || old.Config != config || old.Snapshots[1].SQLQuery != "SELECT 1" {
 		w.Errorf("%+v, %v", old, err)

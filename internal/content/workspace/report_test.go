@@ -178,20 +178,7 @@ func testUpsertReports(w *world) {
 
 func testPlacements(w *world) {
 	r := w.report(ReportChange{SQLQuery: ptr.To("SELECT 1")})
-	connect := func(in PlacementChange) {
-		w.Helper()
-		if _, err := w.content.Connect(w.Context(), demo, bob, r.ID, in); err != nil {
-			w.Fatal(err)
-		}
-	}
-	placements := func() []Placement {
-		w.Helper()
-		all, err := w.content.Placements(w.Context(), demo, r.ID)
-		if err != nil {
-			w.Fatal(err)
-		}
-		return all
-	}
+	connect, placements := w.placementsOf(r)
 	at := PlacementChange{ExternalWorkbook: "book", ResultLocation: "'It''s'!$B$2", Host: ptr.To("EXCEL"), ResultChecksum: object(`{"v":1,"chunks":[]}`)}
 	connect(at)
 	first := placements()[0]
@@ -230,6 +217,31 @@ func testPlacements(w *world) {
 		w.Errorf("%+v, %+v, %v", got, p, err)
 	}
 	contenttest.Rejects(w, errorOf(w.content.Refresh(w.Context(), demo, ada, r.ID, Address{SheetName: "no", AnchorCell: "A1"}, nil)), content.NotFound, "no placement at this address")
+	w.disconnect(r, at)
+}
+
+// placementsOf returns functions that connect a report and return its placements.
+func (w *world) placementsOf(r *Report) (connect func(in PlacementChange), placements func() []Placement) {
+	connect = func(in PlacementChange) {
+		w.Helper()
+		if _, err := w.content.Connect(w.Context(), demo, bob, r.ID, in); err != nil {
+			w.Fatal(err)
+		}
+	}
+	return connect, func() []Placement {
+		w.Helper()
+		all, err := w.content.Placements(w.Context(), demo, r.ID)
+		if err != nil {
+			w.Fatal(err)
+		}
+		return all
+	}
+}
+
+// disconnect removes the placements 1 and 2 of a report, which have the same cell, and deletes it with another one.
+func (w *world) disconnect(r *Report, last PlacementChange) {
+	w.Helper()
+	connect, placements := w.placementsOf(r)
 	// Exactly one is removed; what does not exist is none.
 	contenttest.Rejects(w, errorOf(w.content.Disconnect(w.Context(), demo, r.ID, Address{SheetName: "Q2", AnchorCell: "C3"})), content.Conflict, "placements 1 and 2")
 	for _, none := range []Address{{}, {ExternalWorkbook: "book"}, {SheetName: "Q2"}, {ID: 9}, {ID: -1}, {ResultLocation: "C3"}, {SheetName: "Q2", AnchorCell: "C3", SheetID: "7", ExternalWorkbook: "book"}} {
@@ -242,7 +254,7 @@ func testPlacements(w *world) {
 			w.Errorf("%+v: %v", one, err)
 		}
 	}
-	connect(at)
+	connect(last)
 	if err := w.content.DeleteReport(w.Context(), demo, r.ID); err != nil || contenttest.Count(w, w.store, "report_placement") != 0 {
 		w.Error(err)
 	}
