@@ -258,8 +258,8 @@ func (s *specification) createItem(c caller, r *rand.Rand, path string, ids map[
 	const tries = 30
 	for i := range tries {
 		filled, body := s.request(r, collection, create, ids)
-		if i == tries-1 {
-			body = nil // it is often optional
+		if i == tries-1 { // the body is often optional
+			filled, body = strings.Replace(collection, "{deploymentId}", ids["deploymentId"], 1), nil
 		}
 		a := c.call(s.t, "POST", filled, body)
 		if id := a.at("id"); a.status < 300 && id != nil && strings.HasPrefix(filled, strings.Replace(collection, "{deploymentId}", ids["deploymentId"], 1)) {
