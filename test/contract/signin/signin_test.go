@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -34,8 +33,7 @@ var (
 	cluster *clustertest.Cluster
 	k8s     client.Client
 	idp     *oidcprovider.Provider
-	address net.Addr
-	// transport leads the hosts of accounts to the server, and all others where they are.
+	// transport leads names to the server.
 	transport *http.Transport
 )
 
