@@ -123,7 +123,7 @@ func startTenant(ctx context.Context, t *tenant, tags []string) *tenant {
 
 // remove deletes all objects of the journey.
 func (t *tenant) remove(ctx SpecContext) {
-	runDefaultController(ctx) // removes the finalizer of the account
+	runDefaultController(ctx)                                                                     // removes the finalizer of the account
 	kubectl(ctx, "delete", "acct/"+t.name, "relch/"+t.name, "--ignore-not-found", "--timeout=5m") // of a fleet too
 	kubectl(ctx, "delete", "namespace", t.name, "--ignore-not-found", "--wait=false")
 	tenants = slices.DeleteFunc(tenants, func(other *tenant) bool { return other == t })
