@@ -92,7 +92,7 @@ func (a *account) call(t *testing.T, token, method, path string, body any) *apic
 // attribute creates a user attribute over REST, and deletes it after the test. It returns the number.
 func (a *account) attribute(t *testing.T, properties map[string]any) string {
 	t.Helper()
-	id := fmt.Sprintf("%.0f", a.call(t, a.admin, "POST", attributesPath, properties).Is(200).At("id"))
+	id := a.call(t, a.admin, "POST", attributesPath, properties).Is(200).ID()
 	t.Cleanup(func() {
 		object := &v1alpha1.UserAttribute{}
 		object.Namespace, object.Name = a.name, strings.ReplaceAll(strings.ToLower(properties["name"].(string)), "_", "-")

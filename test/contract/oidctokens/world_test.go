@@ -112,7 +112,7 @@ func (a *account) call(t *testing.T, token, method, path string, body any) *apic
 // config creates a configuration over REST, and deletes it after the test. It returns the path.
 func (a *account) config(t *testing.T, properties map[string]any) string {
 	t.Helper()
-	path := fmt.Sprintf("%s%.0f", configsPath, a.call(t, a.admin, "POST", configsPath, properties).Is(200).At("id"))
+	path := configsPath + a.call(t, a.admin, "POST", configsPath, properties).Is(200).ID()
 	t.Cleanup(func() {
 		if got := a.call(t, a.admin, "DELETE", path, nil); got.Status != 200 && got.Status != 404 {
 			t.Errorf("%d %s", got.Status, got.Body)

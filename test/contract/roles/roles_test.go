@@ -45,7 +45,7 @@ func TestRolesAreManagedOverREST(t *testing.T) {
 	created := acme.call(t, acme.admin, "POST", rolesPath, body).Is(200).Want(map[string]string{
 		"name": `"Analyst"`, "description": `"Reads."`, "policies.length": "2", "policies.0.resources": `["1","99"]`, "policies.0.actions": `["DeploymentRead","All"]`,
 	})
-	id := fmt.Sprintf("%.0f", created.At("id"))
+	id := created.ID()
 	other := acme.role(t, object{"name": "None", "policies": []object{}})
 	acme.call(t, acme.admin, "GET", rolesPath, nil).Is(200).Want(map[string]string{"items.0.id": other, "items.1.id": id, "items.0.policies": "[]", "data.length": "2"})
 	next, _ := acme.call(t, acme.admin, "GET", rolesPath+"?first=1", nil).Is(200).Want(map[string]string{"items.length": "1", "pageInfo.hasNextPage": "true"}).At("pageInfo.endCursor").(string)

@@ -143,7 +143,7 @@ func (a *account) call(t *testing.T, token, method, path string, body any) *apic
 // role creates a role over REST, and deletes it after the test. It returns the number.
 func (a *account) role(t *testing.T, properties map[string]any) string {
 	t.Helper()
-	id := fmt.Sprintf("%.0f", a.call(t, a.admin, "POST", rolesPath, properties).Is(200).At("id"))
+	id := a.call(t, a.admin, "POST", rolesPath, properties).Is(200).ID()
 	t.Cleanup(func() { a.call(t, a.admin, "DELETE", rolesPath+"/"+id, nil) })
 	return id
 }

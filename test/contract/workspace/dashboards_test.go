@@ -12,11 +12,11 @@ import (
 // book creates a workbook with a report, and returns their ids.
 func book(t *testing.T, name string) (workbook, report string) {
 	t.Helper()
-	workbook = acme.call(t, acme.admin, "POST", workbooksPath, map[string]any{"name": name}).is(200).id()
+	workbook = acme.call(t, acme.admin, "POST", workbooksPath, map[string]any{"name": name}).Is(200).ID()
 	report = acme.call(t, acme.admin, "POST", reportsPath, map[string]any{
 		"name": name + ": orders", "workbookId": number64(t, workbook), "sqlQuery": "SELECT 1",
 		"meta": map[string]any{"kind": "vega", "spec": map[string]any{"mark": "bar"}, "columnFormats": map[string]any{"a": map[string]any{"type": "percent"}}, "fillMissingRows": nil},
-	}).is(200).id()
+	}).Is(200).ID()
 	return workbook, report
 }
 
@@ -31,54 +31,54 @@ func dashboardOf(t *testing.T, report, title string) map[string]any {
 func TestDashboardsArePublished(t *testing.T) {
 	workbook, report := book(t, "Published")
 	path, id := workbooksPath+"/"+workbook, number64(t, workbook)
-	first := acme.call(t, acme.ada, "POST", path+"/publish", map[string]any{"workbookId": id, "config": dashboardOf(t, report, "First"), "description": "D"}).is(200)
-	first.want(map[string]string{
+	first := acme.call(t, acme.ada, "POST", path+"/publish", map[string]any{"workbookId": id, "config": dashboardOf(t, report, "First"), "description": "D"}).Is(200)
+	first.Want(map[string]string{
 		"workbookId": workbook, "deploymentId": "1", "versionNumber": "1", "status": `"published"`, "allowEmbed": "false", "title": `"First"`, "description": `"D"`,
 		"config.widgets.0.config.reportId": report, "config.widgets.0.config.later": "true", "reportSnapshots.length": "1", "reportSnapshots.0.reportId": report,
 		"reportSnapshots.0.versionNumber": "1", "reportSnapshots.0.kind": `"vega"`, "reportSnapshots.0.spec": `{"mark":"bar"}`, "reportSnapshots.0.sqlQuery": `"SELECT 1"`,
 		"reportSnapshots.0.preferences": `{"columnFormats":{"a":{"type":"percent"}}}`, "reportSnapshots.0.fillMissingRows": "null",
 	})
-	again := map[string]any{"workbookId": id, "config": first.at("config")}
-	if same := acme.call(t, acme.ada, "POST", path+"/publish", again).is(200); string(same.raw) != string(first.raw) {
-		t.Errorf("the same request again answers %s, first %s", same.raw, first.raw)
+	again := map[string]any{"workbookId": id, "config": first.At("config")}
+	if same := acme.call(t, acme.ada, "POST", path+"/publish", again).Is(200); string(same.Body) != string(first.Body) {
+		t.Errorf("the same request again answers %s, first %s", same.Body, first.Body)
 	}
-	acme.call(t, acme.reader, "GET", path, nil).is(200).want(map[string]string{
+	acme.call(t, acme.reader, "GET", path, nil).Is(200).Want(map[string]string{
 		"publishedDashboard.versionNumber": "1", "publishedDashboard.reportSnapshots.length": "1", "dashboardPublished.title": `"First"`, "dashboardDraft": "null",
 	})
 	// The draft is published without a config, with the reports as they are now.
-	acme.call(t, acme.ada, "PUT", path+"/dashboard", map[string]any{"dashboardDraft": dashboardOf(t, report, "Second")}).is(200).want(map[string]string{"dashboardPublished.title": `"First"`})
-	acme.call(t, acme.ada, "PUT", reportsPath+"/"+report, map[string]any{"sqlQuery": "SELECT 2"}).is(200)
-	acme.call(t, acme.reader, "GET", path, nil).is(200).want(map[string]string{"publishedDashboard.reportSnapshots.0.sqlQuery": `"SELECT 1"`})
-	acme.call(t, acme.editor, "POST", path+"/publish", map[string]any{"workbookId": id, "allowEmbed": true}).is(200).want(map[string]string{
+	acme.call(t, acme.ada, "PUT", path+"/dashboard", map[string]any{"dashboardDraft": dashboardOf(t, report, "Second")}).Is(200).Want(map[string]string{"dashboardPublished.title": `"First"`})
+	acme.call(t, acme.ada, "PUT", reportsPath+"/"+report, map[string]any{"sqlQuery": "SELECT 2"}).Is(200)
+	acme.call(t, acme.reader, "GET", path, nil).Is(200).Want(map[string]string{"publishedDashboard.reportSnapshots.0.sqlQuery": `"SELECT 1"`})
+	acme.call(t, acme.editor, "POST", path+"/publish", map[string]any{"workbookId": id, "allowEmbed": true}).Is(200).Want(map[string]string{
 		"versionNumber": "2", "title": `"Second"`, "description": `"D"`, "allowEmbed": "true", "reportSnapshots.0.sqlQuery": `"SELECT 2"`, "reportSnapshots.0.versionNumber": "2",
-		"id": fmt.Sprintf("%.0f", first.at("id")), "publicId": fmt.Sprintf("%q", first.at("publicId")),
+		"id": fmt.Sprintf("%.0f", first.At("id")), "publicId": fmt.Sprintf("%q", first.At("publicId")),
 	})
-	list := acme.call(t, acme.reader, "GET", path+"/versions?first=1", nil).is(200)
-	list.want(map[string]string{"items.length": "1", "items.0.versionNumber": "2", "items.0.title": `"Second"`, "items.0.user.email": `"editor@acme.example.com"`, "pageInfo.hasNextPage": "true"})
-	acme.call(t, acme.reader, "GET", path+"/versions?first=1&after="+url.QueryEscape(fmt.Sprint(list.at("pageInfo.endCursor"))), nil).is(200).want(map[string]string{
+	list := acme.call(t, acme.reader, "GET", path+"/versions?first=1", nil).Is(200)
+	list.Want(map[string]string{"items.length": "1", "items.0.versionNumber": "2", "items.0.title": `"Second"`, "items.0.user.email": `"editor@acme.example.com"`, "pageInfo.hasNextPage": "true"})
+	acme.call(t, acme.reader, "GET", path+"/versions?first=1&after="+url.QueryEscape(fmt.Sprint(list.At("pageInfo.endCursor"))), nil).Is(200).Want(map[string]string{
 		"items.0.versionNumber": "1", "items.0.user.id": fmt.Sprint(number.Of("User", "ada")), "pageInfo.hasNextPage": "false",
 	})
-	acme.call(t, acme.reader, "GET", path+"/versions/1", nil).is(200).want(map[string]string{"versionNumber": "1", "reportSnapshots.0.sqlQuery": `"SELECT 1"`, "title": `"First"`})
-	acme.call(t, acme.editor, "POST", path+"/versions/1/restore", nil).is(200).want(map[string]string{"versionNumber": "3", "title": `"First"`, "reportSnapshots.0.sqlQuery": `"SELECT 1"`, "allowEmbed": "true"})
-	acme.call(t, acme.reader, "GET", reportsPath+"/"+report, nil).is(200).want(map[string]string{"sqlQuery": `"SELECT 1"`})
-	acme.call(t, acme.reader, "GET", path, nil).is(200).want(map[string]string{"dashboardDraft.title": `"First"`, "publishedDashboard.versionNumber": "3"})
-	copied := acme.call(t, acme.ada, "POST", path+"/duplicate", nil).is(200)
-	copied.want(map[string]string{"publishedDashboard.allowEmbed": "false", "publishedDashboard.versionNumber": "1", "publishedDashboard.title": `"First"`})
-	if copied.at("publishedDashboard.publicId") == first.at("publicId") {
+	acme.call(t, acme.reader, "GET", path+"/versions/1", nil).Is(200).Want(map[string]string{"versionNumber": "1", "reportSnapshots.0.sqlQuery": `"SELECT 1"`, "title": `"First"`})
+	acme.call(t, acme.editor, "POST", path+"/versions/1/restore", nil).Is(200).Want(map[string]string{"versionNumber": "3", "title": `"First"`, "reportSnapshots.0.sqlQuery": `"SELECT 1"`, "allowEmbed": "true"})
+	acme.call(t, acme.reader, "GET", reportsPath+"/"+report, nil).Is(200).Want(map[string]string{"sqlQuery": `"SELECT 1"`})
+	acme.call(t, acme.reader, "GET", path, nil).Is(200).Want(map[string]string{"dashboardDraft.title": `"First"`, "publishedDashboard.versionNumber": "3"})
+	copied := acme.call(t, acme.ada, "POST", path+"/duplicate", nil).Is(200)
+	copied.Want(map[string]string{"publishedDashboard.allowEmbed": "false", "publishedDashboard.versionNumber": "1", "publishedDashboard.title": `"First"`})
+	if copied.At("publishedDashboard.publicId") == first.At("publicId") {
 		t.Error("the copy has the public id of the original")
 	}
-	csv := string(acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export?search=Published", nil).is(200).raw)
+	csv := string(acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export?search=Published", nil).Is(200).Body)
 	if n := strings.Count(csv, "Restored dashboard version"); n != 1 {
 		t.Errorf("the restoration is recorded %d times:\n%s", n, csv)
 	}
-	acme.call(t, acme.admin, "DELETE", path, nil).is(200)
-	acme.call(t, acme.reader, "GET", path+"/versions", nil).rejected(404, "workbook "+workbook)
+	acme.call(t, acme.admin, "DELETE", path, nil).Is(200)
+	acme.call(t, acme.reader, "GET", path+"/versions", nil).Rejected(404, "workbook "+workbook)
 }
 
 func TestInvalidPublicationsAreRejected(t *testing.T) {
 	workbook, report := book(t, "Not published")
 	path, id := workbooksPath+"/"+workbook, number64(t, workbook)
-	outside := acme.call(t, acme.admin, "POST", reportsPath, nil).is(200).id()
+	outside := acme.call(t, acme.admin, "POST", reportsPath, nil).Is(200).ID()
 	for name, c := range map[string]struct {
 		token, method, path string
 		body                any
@@ -100,18 +100,18 @@ func TestInvalidPublicationsAreRejected(t *testing.T) {
 		"who may not read":      {acme.other, "GET", "/versions", nil, 403, []string{"WorkbookRead"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			acme.call(t, c.token, c.method, path+c.path, c.body).rejected(c.status, c.words...)
+			acme.call(t, c.token, c.method, path+c.path, c.body).Rejected(c.status, c.words...)
 		})
 	}
-	acme.call(t, acme.admin, "GET", path, nil).is(200).want(map[string]string{"publishedDashboard": "null"})
+	acme.call(t, acme.admin, "GET", path, nil).Is(200).Want(map[string]string{"publishedDashboard": "null"})
 	for _, c := range []struct {
 		of         *account
 		deployment string
 	}{{acme, "2"}, {globex, "1"}} {
 		other := "/api/v1/deployments/" + c.deployment + "/workbooks/" + workbook
-		c.of.call(t, c.of.admin, "POST", other+"/publish", map[string]any{"workbookId": id, "config": map[string]any{}}).rejected(404)
-		c.of.call(t, c.of.admin, "GET", other+"/versions", nil).rejected(404)
-		c.of.call(t, c.of.admin, "GET", other+"/versions/1", nil).rejected(404)
-		c.of.call(t, c.of.admin, "POST", other+"/versions/1/restore", nil).rejected(404)
+		c.of.call(t, c.of.admin, "POST", other+"/publish", map[string]any{"workbookId": id, "config": map[string]any{}}).Rejected(404)
+		c.of.call(t, c.of.admin, "GET", other+"/versions", nil).Rejected(404)
+		c.of.call(t, c.of.admin, "GET", other+"/versions/1", nil).Rejected(404)
+		c.of.call(t, c.of.admin, "POST", other+"/versions/1/restore", nil).Rejected(404)
 	}
 }

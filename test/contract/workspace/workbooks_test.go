@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quoin-dev/quoin/apiserver/directory/number"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 const (
@@ -14,20 +15,10 @@ const (
 	workbooksPath  = deploymentPath + "/workbooks"
 )
 
-// id returns the id in a response.
-func (a *answer) id() string {
-	a.t.Helper()
-	n, ok := a.at("id").(float64)
-	if !ok {
-		a.t.Fatalf("%s: no id: %s", a.what, a.raw)
-	}
-	return fmt.Sprintf("%.0f", n)
-}
-
 // folder creates a folder and returns its id.
 func folder(t *testing.T, name string) string {
 	t.Helper()
-	return acme.call(t, acme.admin, "POST", deploymentPath+"/folders", map[string]any{"name": name}).is(200).id()
+	return acme.call(t, acme.admin, "POST", deploymentPath+"/folders", map[string]any{"name": name}).Is(200).ID()
 }
 
 func TestWorkbooksHaveTheDocumentedShapes(t *testing.T) {
@@ -36,36 +27,36 @@ func TestWorkbooksHaveTheDocumentedShapes(t *testing.T) {
 		"name": "Sales", "folderId": number64(t, in), "meta": map[string]any{"color": "red", "dashboardDraft": map[string]any{"widgets": []any{
 			map[string]any{"type": "TEXT", "position": map[string]any{"x": 0, "y": 0, "w": 6, "h": 2}, "config": map[string]any{"markdown": "# Hi", "later": 1}},
 		}}},
-	}).is(200)
-	path := workbooksPath + "/" + created.id()
+	}).Is(200)
+	path := workbooksPath + "/" + created.ID()
 	ada := fmt.Sprint(number.Of("User", "ada"))
-	for _, a := range []*answer{created, acme.call(t, acme.reader, "GET", path, nil).is(200)} {
-		a.want(map[string]string{
+	for _, a := range []*apiclient.Answer{created, acme.call(t, acme.reader, "GET", path, nil).Is(200)} {
+		a.Want(map[string]string{
 			"name": `"Sales"`, "type": `"WORKBOOK"`, "deploymentId": "1", "folderId": in, "folderPath": `[{"id":` + in + `,"name":"Shapes of workbooks"}]`,
 			"meta.color": `"red"`, "calculatedFields": "{}", "userId": ada, "user.id": ada, "user.email": `"ada@example.com"`, "user.firstName": `"Ada"`,
 			"dashboardDraft.widgets.0.id": `"w1"`, "meta.dashboardDraft.widgets.0.config": `{"later":1,"markdown":"# Hi"}`, "slug": "null",
 		})
 	}
 	// meta is replaced by id and merged by slug; null is the root.
-	acme.call(t, acme.admin, "PUT", path, map[string]any{"slug": " Sales ", "folderId": nil}).is(200).
-		want(map[string]string{"slug": `"sales"`, "folderId": "null", "folderPath": "[]", "meta.color": `"red"`})
-	acme.call(t, acme.admin, "PUT", workbooksPath+"/by-slug/SALES", map[string]any{"meta": map[string]any{"size": 3}}).is(200).
-		want(map[string]string{"id": created.id(), "meta.color": `"red"`, "meta.size": "3", "dashboardDraft.widgets.length": "1"})
-	acme.call(t, acme.admin, "PUT", path, map[string]any{"meta": map[string]any{"size": 4}}).is(200).
-		want(map[string]string{"meta": `{"size":4}`, "dashboardDraft": "null", "name": `"Sales"`})
-	acme.call(t, acme.admin, "PUT", path, nil).is(200).want(map[string]string{"meta": `{"size":4}`})
-	acme.call(t, acme.admin, "PUT", path+"/dashboard", map[string]any{"dashboardDraft": map[string]any{"title": "T"}}).is(200).
-		want(map[string]string{"dashboardDraft": `{"title":"T"}`})
-	acme.call(t, acme.admin, "GET", path, nil).is(200).want(map[string]string{"meta": `{"dashboardDraft":{"title":"T"},"size":4}`})
-	acme.call(t, acme.admin, "PUT", path+"/dashboard", map[string]any{}).is(200).want(map[string]string{"dashboardDraft": `{"title":"T"}`})
-	acme.call(t, acme.admin, "PUT", path+"/dashboard", map[string]any{"dashboardDraft": nil}).is(200).want(map[string]string{"dashboardDraft": "null"})
+	acme.call(t, acme.admin, "PUT", path, map[string]any{"slug": " Sales ", "folderId": nil}).Is(200).
+		Want(map[string]string{"slug": `"sales"`, "folderId": "null", "folderPath": "[]", "meta.color": `"red"`})
+	acme.call(t, acme.admin, "PUT", workbooksPath+"/by-slug/SALES", map[string]any{"meta": map[string]any{"size": 3}}).Is(200).
+		Want(map[string]string{"id": created.ID(), "meta.color": `"red"`, "meta.size": "3", "dashboardDraft.widgets.length": "1"})
+	acme.call(t, acme.admin, "PUT", path, map[string]any{"meta": map[string]any{"size": 4}}).Is(200).
+		Want(map[string]string{"meta": `{"size":4}`, "dashboardDraft": "null", "name": `"Sales"`})
+	acme.call(t, acme.admin, "PUT", path, nil).Is(200).Want(map[string]string{"meta": `{"size":4}`})
+	acme.call(t, acme.admin, "PUT", path+"/dashboard", map[string]any{"dashboardDraft": map[string]any{"title": "T"}}).Is(200).
+		Want(map[string]string{"dashboardDraft": `{"title":"T"}`})
+	acme.call(t, acme.admin, "GET", path, nil).Is(200).Want(map[string]string{"meta": `{"dashboardDraft":{"title":"T"},"size":4}`})
+	acme.call(t, acme.admin, "PUT", path+"/dashboard", map[string]any{}).Is(200).Want(map[string]string{"dashboardDraft": `{"title":"T"}`})
+	acme.call(t, acme.admin, "PUT", path+"/dashboard", map[string]any{"dashboardDraft": nil}).Is(200).Want(map[string]string{"dashboardDraft": "null"})
 
-	copied := acme.call(t, acme.editor, "POST", path+"/duplicate", nil).is(200)
-	copied.want(map[string]string{"name": `"Copy of Sales"`, "slug": "null", "meta": `{"size":4}`, "user.email": `"editor@acme.example.com"`})
-	acme.call(t, acme.editor, "POST", path+"/duplicate", map[string]any{"shared": true}).rejected(403, "shared", "embed")
+	copied := acme.call(t, acme.editor, "POST", path+"/duplicate", nil).Is(200)
+	copied.Want(map[string]string{"name": `"Copy of Sales"`, "slug": "null", "meta": `{"size":4}`, "user.email": `"editor@acme.example.com"`})
+	acme.call(t, acme.editor, "POST", path+"/duplicate", map[string]any{"shared": true}).Rejected(403, "shared", "embed")
 
-	acme.call(t, acme.admin, "DELETE", path, nil).is(200).want(map[string]string{"success": "true"})
-	acme.call(t, acme.admin, "GET", path, nil).rejected(404, "workbook "+created.id()+" does not exist")
+	acme.call(t, acme.admin, "DELETE", path, nil).Is(200).Want(map[string]string{"success": "true"})
+	acme.call(t, acme.admin, "GET", path, nil).Rejected(404, "workbook "+created.ID()+" does not exist")
 }
 
 func number64(t *testing.T, id string) (n int64) {
@@ -80,60 +71,60 @@ func TestWorkbooksAreListed(t *testing.T) {
 	in := folder(t, "Lists of workbooks")
 	var ids []string
 	for i := range 5 {
-		ids = append(ids, acme.call(t, acme.admin, "POST", workbooksPath, map[string]any{"name": fmt.Sprint("w", i), "folderId": number64(t, in)}).is(200).id())
+		ids = append(ids, acme.call(t, acme.admin, "POST", workbooksPath, map[string]any{"name": fmt.Sprint("w", i), "folderId": number64(t, in)}).Is(200).ID())
 	}
 	list, cursor := workbooksPath+"?folderId="+in, ""
 	var got []string
 	for {
-		page := acme.call(t, acme.reader, "GET", list+"&first=2&after="+url.QueryEscape(cursor), nil).is(200)
-		items, _ := page.at("items").([]any)
+		page := acme.call(t, acme.reader, "GET", list+"&first=2&after="+url.QueryEscape(cursor), nil).Is(200)
+		items, _ := page.At("items").([]any)
 		for i := range items {
-			got = append(got, fmt.Sprintf("%.0f", page.at(fmt.Sprintf("items.%d.id", i))))
+			got = append(got, fmt.Sprintf("%.0f", page.At(fmt.Sprintf("items.%d.id", i))))
 		}
-		page.want(map[string]string{"count": "5", "data.length": fmt.Sprint(len(items)), "pageInfo.hasPreviousPage": fmt.Sprint(cursor != ""), "items.0.folderPath.0.id": in})
-		if page.at("pageInfo.hasNextPage") == false {
+		page.Want(map[string]string{"count": "5", "data.length": fmt.Sprint(len(items)), "pageInfo.hasPreviousPage": fmt.Sprint(cursor != ""), "items.0.folderPath.0.id": in})
+		if page.At("pageInfo.hasNextPage") == false {
 			break
 		}
-		cursor, _ = page.at("pageInfo.endCursor").(string)
+		cursor, _ = page.At("pageInfo.endCursor").(string)
 	}
 	if strings.Join(got, " ") != strings.Join(ids, " ") {
 		t.Errorf("the pages have %v, want %v", got, ids)
 	}
 	for _, path := range []string{workbooksPath, workbooksPath + "?folderId=0", "/api/v1/deployments/2/workbooks"} {
 		acme.call(t, acme.reader, "GET", path+strings.Repeat("&", strings.Count(path, "?"))+strings.Repeat("?", 1-strings.Count(path, "?"))+"after="+url.QueryEscape(cursor), nil).
-			rejected(400, "after", "cursor")
+			Rejected(400, "after", "cursor")
 	}
-	acme.call(t, acme.reader, "GET", workbooksPath+"?folderId=99999", nil).rejected(404, "folderId", "99999")
+	acme.call(t, acme.reader, "GET", workbooksPath+"?folderId=99999", nil).Rejected(404, "folderId", "99999")
 	// What a deleted folder contains moves to the root.
-	acme.call(t, acme.admin, "DELETE", deploymentPath+"/folders/"+in, nil).is(200)
-	acme.call(t, acme.reader, "GET", workbooksPath+"/"+ids[0], nil).is(200).want(map[string]string{"folderId": "null"})
+	acme.call(t, acme.admin, "DELETE", deploymentPath+"/folders/"+in, nil).Is(200)
+	acme.call(t, acme.reader, "GET", workbooksPath+"/"+ids[0], nil).Is(200).Want(map[string]string{"folderId": "null"})
 }
 
 func TestWorkbooksAreUpsertedBySlug(t *testing.T) {
 	path := workbooksPath + "/by-slug/"
-	first := acme.call(t, acme.editor, "PUT", path+"%20Weekly%20", map[string]any{"meta": map[string]any{"a": 1}}).is(200)
-	first.want(map[string]string{"slug": `"weekly"`, "name": `"weekly"`, "meta": `{"a":1}`})
+	first := acme.call(t, acme.editor, "PUT", path+"%20Weekly%20", map[string]any{"meta": map[string]any{"a": 1}}).Is(200)
+	first.Want(map[string]string{"slug": `"weekly"`, "name": `"weekly"`, "meta": `{"a":1}`})
 	for _, slug := range []string{"weekly", "WEEKLY"} {
-		again := acme.call(t, acme.editor, "PUT", path+slug, map[string]any{"meta": map[string]any{"a": 1}}).is(200)
-		if string(again.raw) != string(first.raw) {
-			t.Errorf("the same request again answers %s, first %s", again.raw, first.raw)
+		again := acme.call(t, acme.editor, "PUT", path+slug, map[string]any{"meta": map[string]any{"a": 1}}).Is(200)
+		if string(again.Body) != string(first.Body) {
+			t.Errorf("the same request again answers %s, first %s", again.Body, first.Body)
 		}
 	}
-	acme.call(t, acme.editor, "PUT", path+"weekly", nil).is(200)
-	if other := acme.call(t, acme.admin, "PUT", "/api/v1/deployments/2/workbooks/by-slug/weekly", nil).is(200); other.id() == first.id() {
+	acme.call(t, acme.editor, "PUT", path+"weekly", nil).Is(200)
+	if other := acme.call(t, acme.admin, "PUT", "/api/v1/deployments/2/workbooks/by-slug/weekly", nil).Is(200); other.ID() == first.ID() {
 		t.Error("the slug is that of another deployment")
 	}
-	second := acme.call(t, acme.editor, "POST", workbooksPath, nil).is(200)
-	second.want(map[string]string{"name": `"Untitled workbook"`})
-	other := workbooksPath + "/" + second.id()
-	acme.call(t, acme.editor, "PUT", other, map[string]any{"slug": "weekly"}).rejected(409, "slug", "weekly", first.id())
-	acme.call(t, acme.editor, "PUT", other, map[string]any{"slug": "weekly", "slugTakeover": true}).is(200).want(map[string]string{"slug": `"weekly"`})
-	acme.call(t, acme.editor, "GET", workbooksPath+"/"+first.id(), nil).is(200).want(map[string]string{"slug": "null"})
-	acme.call(t, acme.editor, "PUT", path+"weekly", nil).is(200).want(map[string]string{"id": second.id()})
+	second := acme.call(t, acme.editor, "POST", workbooksPath, nil).Is(200)
+	second.Want(map[string]string{"name": `"Untitled workbook"`})
+	other := workbooksPath + "/" + second.ID()
+	acme.call(t, acme.editor, "PUT", other, map[string]any{"slug": "weekly"}).Rejected(409, "slug", "weekly", first.ID())
+	acme.call(t, acme.editor, "PUT", other, map[string]any{"slug": "weekly", "slugTakeover": true}).Is(200).Want(map[string]string{"slug": `"weekly"`})
+	acme.call(t, acme.editor, "GET", workbooksPath+"/"+first.ID(), nil).Is(200).Want(map[string]string{"slug": "null"})
+	acme.call(t, acme.editor, "PUT", path+"weekly", nil).Is(200).Want(map[string]string{"id": second.ID()})
 }
 
 func TestInvalidWorkbooksAreRejected(t *testing.T) {
-	id := acme.call(t, acme.admin, "POST", workbooksPath, nil).is(200).id()
+	id := acme.call(t, acme.admin, "POST", workbooksPath, nil).Is(200).ID()
 	widget := func(properties map[string]any) map[string]any {
 		properties["position"] = map[string]any{"x": 0, "y": 0, "w": 1, "h": 1}
 		return map[string]any{"widgets": []any{properties}}
@@ -160,23 +151,23 @@ func TestInvalidWorkbooksAreRejected(t *testing.T) {
 		"an unknown to copy": {"POST", "/99999/duplicate", nil, 404, []string{"99999"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			acme.call(t, acme.admin, c.method, workbooksPath+c.path, c.body).rejected(c.status, c.words...)
+			acme.call(t, acme.admin, c.method, workbooksPath+c.path, c.body).Rejected(c.status, c.words...)
 		})
 	}
 }
 
 func TestWorkbooksOfOthersDoNotExist(t *testing.T) {
-	id := acme.call(t, acme.admin, "POST", workbooksPath, map[string]any{"name": "mine"}).is(200).id()
+	id := acme.call(t, acme.admin, "POST", workbooksPath, map[string]any{"name": "mine"}).Is(200).ID()
 	for _, c := range []struct {
 		of         *account
 		deployment string
 	}{{acme, "2"}, {globex, "1"}} {
 		list := "/api/v1/deployments/" + c.deployment + "/workbooks"
-		if got := c.of.call(t, c.of.admin, "GET", list, nil).is(200); strings.Contains(string(got.raw), `"mine"`) {
-			t.Errorf("%s lists %s", c.of.name, got.raw)
+		if got := c.of.call(t, c.of.admin, "GET", list, nil).Is(200); strings.Contains(string(got.Body), `"mine"`) {
+			t.Errorf("%s lists %s", c.of.name, got.Body)
 		}
 		for _, call := range []struct{ method, path string }{{"GET", ""}, {"PUT", ""}, {"DELETE", ""}, {"PUT", "/dashboard"}, {"POST", "/duplicate"}} {
-			c.of.call(t, c.of.admin, call.method, list+"/"+id+call.path, nil).rejected(404)
+			c.of.call(t, c.of.admin, call.method, list+"/"+id+call.path, nil).Rejected(404)
 		}
 	}
 	for _, c := range []struct{ token, method, path, permission string }{
@@ -184,16 +175,16 @@ func TestWorkbooksOfOthersDoNotExist(t *testing.T) {
 		{acme.reader, "PUT", "/" + id, "Edit"}, {acme.reader, "PUT", "/" + id + "/dashboard", "Edit"}, {acme.reader, "POST", "/" + id + "/duplicate", "Edit"},
 		{acme.editor, "DELETE", "/" + id, "Manage"},
 	} {
-		acme.call(t, c.token, c.method, workbooksPath+c.path, nil).rejected(403, c.permission)
+		acme.call(t, c.token, c.method, workbooksPath+c.path, nil).Rejected(403, c.permission)
 	}
 }
 
 func TestChangesOfWorkbooksAreRecorded(t *testing.T) {
-	id := acme.call(t, acme.ada, "POST", workbooksPath, map[string]any{"name": "Recorded", "meta": map[string]any{"note": "not recorded"}}).is(200).id()
-	acme.call(t, acme.ada, "PUT", workbooksPath+"/"+id, map[string]any{"name": "Recorded again"}).is(200)
-	acme.call(t, acme.ada, "PUT", workbooksPath+"/"+id, map[string]any{"name": ""}).rejected(400)
-	acme.call(t, acme.admin, "DELETE", workbooksPath+"/"+id, nil).is(200)
-	csv := string(acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export?search=Recorded", nil).is(200).raw)
+	id := acme.call(t, acme.ada, "POST", workbooksPath, map[string]any{"name": "Recorded", "meta": map[string]any{"note": "not recorded"}}).Is(200).ID()
+	acme.call(t, acme.ada, "PUT", workbooksPath+"/"+id, map[string]any{"name": "Recorded again"}).Is(200)
+	acme.call(t, acme.ada, "PUT", workbooksPath+"/"+id, map[string]any{"name": ""}).Rejected(400)
+	acme.call(t, acme.admin, "DELETE", workbooksPath+"/"+id, nil).Is(200)
+	csv := string(acme.call(t, acme.admin, "GET", "/api/v1/audit-logs/export?search=Recorded", nil).Is(200).Body)
 	for _, event := range []string{"Created workbook", "Updated workbook", "Deleted workbook"} {
 		if n := strings.Count(csv, event); n != 1 {
 			t.Errorf("%q is recorded %d times:\n%s", event, n, csv)

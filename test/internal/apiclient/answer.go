@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -63,6 +64,16 @@ func (a *Answer) At(path string) any {
 	}
 	value, _ = Lookup(value, path)
 	return value
+}
+
+// ID returns the number that the JSON body has as its id.
+func (a *Answer) ID() string {
+	a.t.Helper()
+	id, ok := a.At("id").(float64)
+	if !ok {
+		a.t.Fatalf("%s: no id: %s", a.what, a.Body)
+	}
+	return strconv.FormatFloat(id, 'f', 0, 64)
 }
 
 // Want checks values of the body as JSON, by path.
