@@ -27,6 +27,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/dbtsync"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/engine"
@@ -68,11 +69,7 @@ func (w *world) later(by time.Duration) {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	s, err := store.Open(t.Context(), storetest.SQLiteURL(t), nil, audit.Owner, repository.Owner, dbtsync.Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := contenttest.Open(t, storetest.SQLiteURL(t), audit.Owner, repository.Owner, dbtsync.Owner)
 	w := &world{T: t, store: s, clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	var all []client.Object
 	for _, name := range []string{"acme", "globex"} {

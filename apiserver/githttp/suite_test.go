@@ -23,6 +23,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -94,11 +95,7 @@ func onSQLite(t *testing.T) *world { return newWorld(t, storetest.SQLiteURL(t)) 
 
 func newWorld(t *testing.T, url string) *world {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, nil, audit.Owner, repository.Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := contenttest.Open(t, url, audit.Owner, repository.Owner)
 	w := &world{T: t, store: s}
 	kube := newKube(t)
 	w.server = New(Options{

@@ -26,8 +26,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
-// everybody is a person whom no issuer has to authenticate. It rejects all codes, as an issuer and as the provider of
-// integrations.
+// everybody stands for the identity providers and for the providers of integrations: it authenticates every request as the same
+// user, and its token endpoint rejects all authorization codes.
 type everybody struct{}
 
 func (e everybody) Endpoints(context.Context, string) (auth.Endpoints, *http.Client, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -30,11 +31,7 @@ func created() *v1alpha1.Deployment {
 
 func open(t *testing.T, url string) func() *repository.Session {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, nil, repository.Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := contenttest.Open(t, url, repository.Owner)
 	all := &repository.Repositories{DB: s, Record: func(context.Context, *store.Tx, audit.Event) error { return nil }}
 	scope := content.Scope{Account: store.Account{UID: "a1", Name: "demo"}, Deployment: store.Deployment{UID: "d1", Namespace: "demo", Name: "sales"}}
 	return func() *repository.Session { return all.Session(t.Context(), scope) }

@@ -30,6 +30,15 @@ type Database interface {
 // Record stores the event of a change in the transaction of the change.
 type Record func(ctx context.Context, tx *store.Tx, e audit.Event) error
 
+// Change stores the event of a change of an object; before is nil for a new object, after for a deleted one.
+func (r Record) Change(ctx context.Context, tx *store.Tx, event string, object audit.Object, before, after map[string]any) error {
+	changes, err := audit.DiffJSON(before, after)
+	if err != nil {
+		return fmt.Errorf("record %q: %w", event, err)
+	}
+	return r(ctx, tx, audit.Event{Name: event, Object: object, Changes: changes})
+}
+
 // Reason is the class of an Error.
 type Reason string
 

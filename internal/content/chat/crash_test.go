@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
-	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
 
@@ -20,16 +19,12 @@ func TestMain(m *testing.M) {
 }
 
 func answerAndStop(arguments string) error {
-	stop, values, err := contenttest.ParseArguments(arguments)
+	db, _, err := contenttest.OpenChild(arguments, Owner)
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
-	db, err := store.Open(ctx, values[0], nil, Owner)
-	if err != nil {
-		return err
-	}
-	t := &Threads{DB: &contenttest.Stepping{Database: db, Stop: stop}}
+	t := &Threads{DB: db}
 	_, _, l, err := t.Begin(ctx, demo, message("c1", "1-message"), "killed")
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ type RunLease struct {
 	ChatID   string
 	Owner    string
 	LastSort int64
-	// Abort reports whether the run shall end, as of the last call with the lease.
+	// Abort is true if the last call with the lease found that an abort of the run was requested.
 	Abort bool
 
 	deploymentUID, holder string
@@ -231,22 +231,26 @@ func insertLines(ctx context.Context, tx *store.Tx, l *RunLease, offset int64, b
 	return err
 }
 
+// findOwned returns a thread of an owner, or the reason for which there is none: ErrUnknown or ErrForeign.
+func findOwned(ctx context.Context, q store.Querier, accountUID string, agent int64, chatID, owner string) (thread *Thread, reason, err error) {
+	thread, err = findThread(ctx, q, accountUID, agent, chatID)
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return nil, err, nil
+	case err == nil && thread.Owner != owner:
+		return nil, ErrForeign, nil
+	}
+	return thread, nil, err
+}
+
 // Abort requests the end of the run of a thread. It reports whether one is in progress; the replica that works on it learns of
 // the request when it appends or renews its lease. The errors are ErrUnknown and ErrForeign.
 func (t *Threads) Abort(ctx context.Context, accountUID string, agent int64, chatID, owner string) (active bool, err error) {
 	var rejected error
 	err = t.DB.Tx(ctx, func(tx *store.Tx) error {
-		thread, err := findThread(ctx, tx, accountUID, agent, chatID)
-		if rejected = nil; errors.Is(err, ErrUnknown) {
-			rejected = err
-			return nil
-		}
-		if err != nil {
+		thread, reason, err := findOwned(ctx, tx, accountUID, agent, chatID, owner)
+		if rejected = reason; rejected != nil || err != nil {
 			return err
-		}
-		if thread.Owner != owner {
-			rejected = ErrForeign
-			return nil
 		}
 		result, err := tx.ExecContext(ctx, "UPDATE chat_thread SET abort = 1 WHERE account_uid = $1 AND id = $2 AND run_id <> 0", accountUID, thread.ID)
 		if err != nil {
@@ -324,17 +328,9 @@ func (t *Threads) Delete(ctx context.Context, s content.Scope, agent int64, chat
 		if err := tx.LockDeployment(ctx, s.Account, s.Deployment); err != nil {
 			return err
 		}
-		thread, err := findThread(ctx, tx, s.Account.UID, agent, chatID)
-		if rejected = nil; errors.Is(err, ErrUnknown) {
-			rejected = err
-			return nil
-		}
-		if err != nil {
+		thread, reason, err := findOwned(ctx, tx, s.Account.UID, agent, chatID, owner)
+		if rejected = reason; rejected != nil || err != nil {
 			return err
-		}
-		if thread.Owner != owner {
-			rejected = ErrForeign
-			return nil
 		}
 		// The thread first: its row is what appends wait for.
 		for _, statement := range []string{

@@ -19,6 +19,17 @@ func Rejects(t testing.TB, err error, reason content.Reason, part string) {
 	}
 }
 
+// Open opens a database, which is closed at the end of the test.
+func Open(t testing.TB, url string, owners ...store.Owner) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), url, nil, owners...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
 // Count returns the number of rows of a table.
 func Count(t testing.TB, s *store.Store, table string) (n int) {
 	t.Helper()

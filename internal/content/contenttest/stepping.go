@@ -64,3 +64,17 @@ func ParseArguments(text string) (stop int, values []string, err error) {
 	_, err = fmt.Sscan(number, &stop)
 	return stop, strings.Fields(rest), err
 }
+
+// OpenChild opens the database of a child process by its argument, of which the URL is the first value. Stepping stops at the
+// point of the argument.
+func OpenChild(argument string, owners ...store.Owner) (db *Stepping, values []string, err error) {
+	stop, values, err := ParseArguments(argument)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := store.Open(context.Background(), values[0], nil, owners...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &Stepping{Database: s, Stop: stop}, values, nil
+}

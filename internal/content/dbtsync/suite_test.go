@@ -16,6 +16,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -72,11 +73,7 @@ func TestDatabases(t *testing.T) {
 
 func openWorld(t *testing.T, url string) *world {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, nil, audit.Owner, repository.Owner, Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := contenttest.Open(t, url, audit.Owner, repository.Owner, Owner)
 	w := newWorld(t, s)
 	w.commit("main", map[string]string{"README.md": "hello"})
 	w.events = nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -49,11 +50,7 @@ func TestDatabases(t *testing.T) {
 
 func open(t *testing.T, url string) *world {
 	t.Helper()
-	st, err := store.Open(t.Context(), url, nil, Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = st.Close() })
+	st := contenttest.Open(t, url, Owner)
 	w := &world{T: t, store: st, clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	w.tokens = &Tokens{DB: st, Now: func() time.Time { w.clock = w.clock.Add(time.Millisecond); return w.clock }, Record: func(_ context.Context, _ *store.Tx, e audit.Event) error {
 		w.events = append(w.events, e.Name)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -33,11 +34,7 @@ func TestDatabases(t *testing.T) {
 	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
 		open := func(t *testing.T) *world {
 			t.Helper()
-			s, err := store.Open(t.Context(), newDatabase(t), nil, Owner)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.Close() })
+			s := contenttest.Open(t, newDatabase(t), Owner)
 			return &world{t, s}
 		}
 		t.Run("each principal has one active branch in a deployment", func(t *testing.T) { testSessions(open(t)) })

@@ -8,9 +8,9 @@
 package folder
 
 import (
+	"cmp"
 	"context"
 	"embed"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -116,15 +116,7 @@ func (f *Folder) fields() map[string]any {
 // record stores the event of a change of a folder; before is nil for a new one, after for a
 // deleted one.
 func (f *Folders) record(ctx context.Context, tx *store.Tx, name string, before, after *Folder) error {
-	shown := after
-	if shown == nil {
-		shown = before
-	}
-	changes, err := audit.DiffJSON(before.fields(), after.fields())
-	if err != nil {
-		return fmt.Errorf("record %q: %w", name, err)
-	}
-	return f.Record(ctx, tx, audit.Event{
-		Name: name, Object: audit.Object{Kind: "Folder", Name: shown.Name, ID: strconv.FormatInt(shown.ID, 10)}, Changes: changes,
-	})
+	shown := cmp.Or(after, before)
+	object := audit.Object{Kind: "Folder", Name: shown.Name, ID: strconv.FormatInt(shown.ID, 10)}
+	return f.Record.Change(ctx, tx, name, object, before.fields(), after.fields())
 }

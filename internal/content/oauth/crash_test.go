@@ -23,16 +23,12 @@ func TestMain(m *testing.M) {
 
 // signInAndStop writes each secret that a client has received to standard output.
 func signInAndStop(arguments string) error {
-	stop, values, err := contenttest.ParseArguments(arguments)
+	db, _, err := contenttest.OpenChild(arguments, Owner)
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
-	db, err := store.Open(ctx, values[0], nil, Owner)
-	if err != nil {
-		return err
-	}
-	s := &Store{DB: &contenttest.Stepping{Database: db, Stop: stop}, Record: func(context.Context, *store.Tx, audit.Event) error { return nil }}
+	s := &Store{DB: db, Record: func(context.Context, *store.Tx, audit.Event) error { return nil }}
 	code, err := s.IssueCode(ctx, demo, codeRequest())
 	if err != nil {
 		return err

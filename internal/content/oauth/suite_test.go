@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -52,11 +53,7 @@ func TestDatabases(t *testing.T) {
 
 func open(t *testing.T, url string) *world {
 	t.Helper()
-	db, err := store.Open(t.Context(), url, nil, Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := contenttest.Open(t, url, Owner)
 	w := &world{T: t, db: db, at: url, clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	w.store = &Store{DB: db, Now: func() time.Time { return w.clock }, Record: func(_ context.Context, _ *store.Tx, e audit.Event) error {
 		w.events = append(w.events, strings.TrimSpace(e.Name+" "+e.Reason))

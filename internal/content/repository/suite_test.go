@@ -13,6 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
@@ -69,11 +70,7 @@ var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func openWorld(t *testing.T, url string) *world {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, nil, audit.Owner, Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := contenttest.Open(t, url, audit.Owner, Owner)
 	w := &world{T: t, url: url, store: s, clock: start}
 	w.repos = w.newRepositories()
 	return w

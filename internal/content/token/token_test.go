@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -23,11 +24,7 @@ func TestDatabases(t *testing.T) {
 	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
 		open := func(t *testing.T) *store.Store {
 			t.Helper()
-			s, err := store.Open(t.Context(), newDatabase(t), nil, Owner)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = s.Close() })
+			s := contenttest.Open(t, newDatabase(t), Owner)
 			return s
 		}
 		t.Run("a caller lists its own tokens of the environment until they expire", func(t *testing.T) { testList(t, open(t)) })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -72,11 +73,7 @@ var owners = []store.Owner{audit.Owner, repository.Owner, Owner}
 
 func openWorld(t *testing.T, url string) *world {
 	t.Helper()
-	st, err := store.Open(t.Context(), url, nil, owners...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = st.Close() })
+	st := contenttest.Open(t, url, owners...)
 	w := &world{T: t, store: st, clock: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)}
 	w.uploads = &Uploads{DB: st, Record: record, Now: w.now}
 	w.repositories = &repository.Repositories{DB: st, Record: record}

@@ -22,16 +22,12 @@ func TestMain(m *testing.M) {
 }
 
 func authorizeAndStop(arguments string) error {
-	stop, values, err := contenttest.ParseArguments(arguments)
+	db, _, err := contenttest.OpenChild(arguments, Owner)
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
-	db, err := store.Open(ctx, values[0], nil, Owner)
-	if err != nil {
-		return err
-	}
-	s := &Store{DB: &contenttest.Stepping{Database: db, Stop: stop}, Record: func(context.Context, *store.Tx, audit.Event) error { return nil }}
+	s := &Store{DB: db, Record: func(context.Context, *store.Tx, audit.Event) error { return nil }}
 	state := NewState()
 	fmt.Println("state", state)
 	if _, err := s.Begin(ctx, demo, state, flow("ada")); err != nil {

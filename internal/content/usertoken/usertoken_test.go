@@ -51,11 +51,7 @@ func TestDatabases(t *testing.T) {
 
 func open(t *testing.T, url string) *world {
 	t.Helper()
-	db, err := store.Open(t.Context(), url, nil, Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
+	db := contenttest.Open(t, url, Owner)
 	w := &world{T: t, db: db, clock: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)}
 	w.store = &Store{DB: db, Now: func() time.Time { return w.clock }, Record: func(_ context.Context, _ *store.Tx, e audit.Event) error {
 		w.events = append(w.events, e.Name+" "+e.Object.Name)

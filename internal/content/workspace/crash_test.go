@@ -54,15 +54,10 @@ var changes = map[string]struct {
 }
 
 func change(argument string) error {
-	stop, values, err := contenttest.ParseArguments(argument)
+	stepping, values, err := contenttest.OpenChild(argument, audit.Owner, folder.Owner, Owner)
 	if err != nil {
 		return err
 	}
-	s, err := store.Open(context.Background(), values[0], nil, audit.Owner, folder.Owner, Owner)
-	if err != nil {
-		return err
-	}
-	stepping := &contenttest.Stepping{Database: s, Stop: stop}
 	record := func(ctx context.Context, tx *store.Tx, e audit.Event) error {
 		stepping.Point()
 		e.Account, e.Source, e.Actor = "demo", audit.SourceREST, audit.Actor{Kind: audit.ActorKey, ID: "k1"}

@@ -389,11 +389,6 @@ func (p *Placement) fields() map[string]any {
 
 // recordPlacement stores the event of a change; both are nil if it concerns no placement.
 func (w *Workspace) recordPlacement(ctx context.Context, tx *store.Tx, name string, r *Report, before, after *Placement) error {
-	changes, err := audit.DiffJSON(before.fields(), after.fields())
-	if err != nil {
-		return fmt.Errorf("record %q: %w", name, err)
-	}
-	return w.Record(ctx, tx, audit.Event{
-		Name: name, Object: audit.Object{Kind: "Report", Name: r.Name, ID: strconv.FormatInt(r.ID, 10)}, Changes: changes,
-	})
+	object := audit.Object{Kind: "Report", Name: r.Name, ID: strconv.FormatInt(r.ID, 10)}
+	return w.Record.Change(ctx, tx, name, object, before.fields(), after.fields())
 }

@@ -326,13 +326,8 @@ func checkContainers(field string, widgets []any) error {
 
 // recordDashboard stores the event of a change; before is nil for the first version.
 func (w *Workspace) recordDashboard(ctx context.Context, tx *store.Tx, name string, wb *Workbook, before, after *Dashboard) error {
-	changes, err := audit.DiffJSON(before.fields(), after.fields())
-	if err != nil {
-		return fmt.Errorf("record %q: %w", name, err)
-	}
-	return w.Record(ctx, tx, audit.Event{
-		Name: name, Object: audit.Object{Kind: "Workbook", Name: wb.Name, ID: strconv.FormatInt(wb.ID, 10)}, Changes: changes,
-	})
+	object := audit.Object{Kind: "Workbook", Name: wb.Name, ID: strconv.FormatInt(wb.ID, 10)}
+	return w.Record.Change(ctx, tx, name, object, before.fields(), after.fields())
 }
 
 // fields returns the fields of a dashboard that events show.

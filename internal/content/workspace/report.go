@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -333,15 +334,7 @@ func (r *Report) fields() map[string]any {
 
 // recordReport stores the event of a change; before is nil for a new report, after for a deleted one.
 func (w *Workspace) recordReport(ctx context.Context, tx *store.Tx, name string, before, after *Report) error {
-	shown := after
-	if shown == nil {
-		shown = before
-	}
-	changes, err := audit.DiffJSON(before.fields(), after.fields())
-	if err != nil {
-		return fmt.Errorf("record %q: %w", name, err)
-	}
-	return w.Record(ctx, tx, audit.Event{
-		Name: name, Object: audit.Object{Kind: "Report", Name: shown.Name, ID: strconv.FormatInt(shown.ID, 10)}, Changes: changes,
-	})
+	shown := cmp.Or(after, before)
+	object := audit.Object{Kind: "Report", Name: shown.Name, ID: strconv.FormatInt(shown.ID, 10)}
+	return w.Record.Change(ctx, tx, name, object, before.fields(), after.fields())
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/folder"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
@@ -69,11 +70,7 @@ func TestDatabases(t *testing.T) {
 
 func openWorld(t *testing.T, url string) *world {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, nil, audit.Owner, folder.Owner, Owner)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := contenttest.Open(t, url, audit.Owner, folder.Owner, Owner)
 	w := &world{T: t, store: s, clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	w.content = &Workspace{DB: s, Record: w.record, Now: func() time.Time { w.clock = w.clock.Add(time.Second); return w.clock }}
 	w.folders = &folder.Folders{DB: s, Record: w.record, Deleted: FolderDeleted}

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -254,17 +255,9 @@ func (wb *Workbook) fields() map[string]any {
 
 // recordWorkbook stores the event of a change; before is nil for a new workbook, after for a deleted one.
 func (w *Workspace) recordWorkbook(ctx context.Context, tx *store.Tx, name string, before, after *Workbook) error {
-	shown := after
-	if shown == nil {
-		shown = before
-	}
-	changes, err := audit.DiffJSON(before.fields(), after.fields())
-	if err != nil {
-		return fmt.Errorf("record %q: %w", name, err)
-	}
-	return w.Record(ctx, tx, audit.Event{
-		Name: name, Object: audit.Object{Kind: "Workbook", Name: shown.Name, ID: strconv.FormatInt(shown.ID, 10)}, Changes: changes,
-	})
+	shown := cmp.Or(after, before)
+	object := audit.Object{Kind: "Workbook", Name: shown.Name, ID: strconv.FormatInt(shown.ID, 10)}
+	return w.Record.Change(ctx, tx, name, object, before.fields(), after.fields())
 }
 
 func workbookNotFound(id int64) error {

@@ -67,8 +67,8 @@ const maxDepth = 10
 type Caller struct {
 	// Principal is the principal of the request, as <kind>:<id>.
 	Principal string
-	// Owner is who owns what the caller creates, as <kind>:<id>: the user whom the principal acts for,
-	// or else the principal.
+	// Owner is the owner of objects that the caller creates, as <kind>:<id>: the user of the principal,
+	// or the principal itself if it has no user.
 	Owner string
 }
 
