@@ -146,6 +146,15 @@ func (d *Directory) RolesOfGroups(ctx context.Context, namespace, user string) [
 	return roles
 }
 
+// GroupsOf returns the object names of the groups that a user is in, directly or through others, from the cache.
+func (d *Directory) GroupsOf(ctx context.Context, namespace, user string) []string {
+	var names []string
+	for g := range d.view(ctx, namespace, schema.User, nil).groupsOf(user) {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
 // Contact returns the e-mail address of a user, which is the userName for one without addresses, and the first name. It reads
 // only the cache. Both are empty if there is no ScimUser of the name.
 func (d *Directory) Contact(namespace, user string) (email, firstName string) {

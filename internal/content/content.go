@@ -50,7 +50,7 @@ const (
 	Invalid Reason = "Invalid"
 	// Conflict: the state of other objects does not permit the request.
 	Conflict Reason = "Conflict"
-	// Forbidden: another system, such as a Git host, does not permit the request.
+	// Forbidden: the caller has too low a level on an object, or another system, such as a Git host, does not permit the request.
 	Forbidden Reason = "Forbidden"
 	// BadGateway: another system has failed.
 	BadGateway Reason = "BadGateway"

@@ -12,6 +12,8 @@ import (
 // or first item, so a page costs the same anywhere in the list, and rows that come or go between
 // two pages are neither repeated nor cause others to be left out.
 type List[T any] struct {
+	// With is the beginning of the statements: common table expressions, whose parameters Args begin with; nothing if empty.
+	With string
 	// Columns are selected and scanned.
 	Columns string
 	// From has the tables and the conditions: "folder WHERE account_uid = $1 AND parent_id = $2".
@@ -67,7 +69,7 @@ func (l List[T]) read(ctx context.Context, q Querier, r PageRequest) (p Page[T],
 		args = append(args, key...)
 	}
 	args = append(args, r.Limit+1)
-	query := fmt.Sprintf("SELECT %s FROM %s ORDER BY %s LIMIT $%d", l.Columns, from, l.orderBy(backward), len(args))
+	query := fmt.Sprintf("%sSELECT %s FROM %s ORDER BY %s LIMIT $%d", l.With, l.Columns, from, l.orderBy(backward), len(args))
 	p.Items, err = l.query(ctx, q, query, args)
 	if err != nil {
 		return p, err
@@ -109,7 +111,7 @@ func (l List[T]) query(ctx context.Context, q Querier, query string, args []any)
 
 // beside reports whether the list has items on the other side of a key, its own included.
 func (l List[T]) beside(ctx context.Context, q Querier, key []any, backward bool) (exists bool, err error) {
-	query := "SELECT EXISTS (SELECT 1 FROM " + l.From + " AND " + l.compare(!backward, "=") + ")"
+	query := l.With + "SELECT EXISTS (SELECT 1 FROM " + l.From + " AND " + l.compare(!backward, "=") + ")"
 	err = q.QueryRowContext(ctx, query, append(slices.Clone(l.Args), key...)...).Scan(&exists)
 	return exists, err
 }

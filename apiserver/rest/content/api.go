@@ -9,13 +9,14 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/folder"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // Owners have the tables of the group.
-var Owners = []store.Owner{folder.Owner, workspace.Owner}
+var Owners = []store.Owner{folder.Owner, workspace.Owner, access.Owner}
 
 // Options configure the group.
 type Options struct {
@@ -24,6 +25,8 @@ type Options struct {
 	// Contact returns the e-mail address and the first name of a user of an account by the name of the
 	// ScimUser; empty if there is none.
 	Contact func(namespace, user string) (email, firstName string)
+	// Groups returns the names of the ScimGroups that a ScimUser is in, directly or through others.
+	Groups func(ctx context.Context, namespace, user string) []string
 }
 
 // New returns the families of the group.
@@ -34,9 +37,12 @@ func New(o Options) []rest.Family {
 	if o.Contact == nil {
 		o.Contact = func(string, string) (string, string) { return "", "" }
 	}
+	if o.Groups == nil {
+		o.Groups = func(context.Context, string, string) []string { return nil }
+	}
 	a := &api{
 		folders: &folder.Folders{DB: o.Database, Record: record, Deleted: workspace.FolderDeleted},
-		content: &workspace.Workspace{DB: o.Database, Record: record}, contact: o.Contact,
+		content: &workspace.Workspace{DB: o.Database, Record: record}, contact: o.Contact, groups: o.Groups,
 	}
 	return []rest.Family{a.foldersFamily(), a.workbooksFamily(), a.reportsFamily()}
 }
@@ -46,6 +52,7 @@ type api struct {
 	folders *folder.Folders
 	content *workspace.Workspace
 	contact func(namespace, user string) (email, firstName string)
+	groups  func(ctx context.Context, namespace, user string) []string
 }
 
 // noDatabase is the database of a server without one.

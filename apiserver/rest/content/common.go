@@ -10,8 +10,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/directory/number"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 )
 
@@ -24,13 +26,43 @@ func deploymentID(ctx context.Context) int64 {
 	return id
 }
 
-// callerOf returns who makes the changes of a request.
-func callerOf(ctx context.Context) workspace.Caller {
+// permissions are those for changing and managing a kind of content.
+type permissions struct{ edit, manage v1alpha1.Permission }
+
+var permissionsOf = map[access.Kind]permissions{
+	access.Folder:   {v1alpha1.PermissionFolderEdit, v1alpha1.PermissionFolderManage},
+	access.Workbook: {v1alpha1.PermissionWorkbookEdit, v1alpha1.PermissionWorkbookManage},
+	access.Report:   {v1alpha1.PermissionReportEdit, v1alpha1.PermissionReportManage},
+}
+
+// callerOf returns who reads or changes content of a kind. A program that acts for nobody reaches everything, and may do with it
+// what its permissions say. A person who may edit has what was granted, and manages what they own; one who may only read has the
+// level view at most.
+func (a *api) callerOf(ctx context.Context, kind access.Kind) access.Caller {
 	s := rest.ScopeFrom(ctx)
-	by := workspace.Caller{Principal: s.Caller(), Owner: s.Caller()}
-	if s.Principal.User != "" {
-		by.Owner = kindUser + ":" + s.Principal.User
+	p, deployment := s.Principal, ""
+	if s.Deployment != nil {
+		deployment = s.Deployment.Name
 	}
+	by := access.Caller{
+		Principal: s.Caller(), Owner: s.Caller(), ManagesReports: p.MayOn(v1alpha1.PermissionReportManage, deployment),
+		Access: access.Subject{All: p.MayOn(v1alpha1.PermissionAdmin, deployment), Max: access.View},
+	}
+	if p.User != "" {
+		by.Owner = access.User(p.User)
+		for _, group := range a.groups(ctx, s.Namespace(), p.User) {
+			by.Access.Groups = append(by.Access.Groups, access.Group(group))
+		}
+	}
+	by.Access.Owner = by.Owner
+	isPerson := p.User != "" || p.Kind == auth.KindUser
+	switch held := permissionsOf[kind]; {
+	case p.MayOn(held.manage, deployment), isPerson && p.MayOn(held.edit, deployment):
+		by.Access.Max = access.Manage
+	case p.MayOn(held.edit, deployment):
+		by.Access.Max = access.Edit
+	}
+	by.Access.All = by.Access.All || !isPerson
 	return by
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 )
 
@@ -125,7 +126,7 @@ func (a *api) publishDashboard(ctx context.Context, in *PublishInput) (*Dashboar
 	if b.WorkbookID != in.WorkbookID {
 		return nil, rest.BadRequest("workbookId: %d is not %d, the workbook in the path", b.WorkbookID, in.WorkbookID)
 	}
-	d, err := a.content.Publish(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), in.WorkbookID, workspace.Publication{
+	d, err := a.content.Publish(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.WorkbookID, workspace.Publication{
 		DashboardID: ptr.Deref(b.DashboardID, 0), Config: ptr.Deref(b.Config.Value, Object{}).Object, Title: b.Title, Description: b.Description, AllowEmbed: b.AllowEmbed,
 	})
 	return dashboardOutput(ctx, d, err)
@@ -175,6 +176,6 @@ func (a *api) getDashboardVersion(ctx context.Context, in *InVersion) (*Dashboar
 }
 
 func (a *api) restoreDashboardVersion(ctx context.Context, in *InVersion) (*DashboardOutput, error) {
-	d, err := a.content.Restore(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), in.WorkbookID, in.VersionNumber)
+	d, err := a.content.Restore(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.WorkbookID, in.VersionNumber)
 	return dashboardOutput(ctx, d, err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/folder"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -126,8 +127,7 @@ type CreateFolderInput struct {
 }
 
 func (a *api) createFolder(ctx context.Context, in *CreateFolderInput) (*FolderOutput, error) {
-	s := rest.ScopeFrom(ctx)
-	path, err := a.folders.Create(ctx, s.Content(), s.Caller(), folder.New{
+	path, err := a.folders.Create(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Folder), folder.New{
 		Name: string(in.Body.Name), ParentID: ptr.Deref(in.Body.ParentID, folder.Root), Position: in.Body.Position,
 	})
 	if err != nil {
@@ -156,8 +156,7 @@ func (a *api) updateFolder(ctx context.Context, in *UpdateFolderInput) (*FolderO
 	if in.Body != nil {
 		update = folder.Update{Name: (*string)(in.Body.Name), Position: in.Body.Position}
 	}
-	s := rest.ScopeFrom(ctx)
-	path, err := a.folders.Update(ctx, s.Content(), s.Caller(), in.FolderID, update)
+	path, err := a.folders.Update(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Folder), in.FolderID, update)
 	if err != nil {
 		return nil, err
 	}

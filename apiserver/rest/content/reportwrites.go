@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 )
 
@@ -179,7 +180,7 @@ func (a *api) createReport(ctx context.Context, in *CreateReportInput) (*ReportO
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.content.CreateReport(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), change)
+	r, err := a.content.CreateReport(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Report), change)
 	return a.reportOutput(ctx, r, err)
 }
 
@@ -195,7 +196,7 @@ func (a *api) upsertReport(ctx context.Context, in *UpsertReportInput) (*ReportO
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.content.UpsertReport(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), in.PublicID, change)
+	r, err := a.content.UpsertReport(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Report), in.PublicID, change)
 	return a.reportOutput(ctx, r, err)
 }
 
@@ -216,7 +217,7 @@ func (a *api) updateReport(ctx context.Context, in *UpdateReportInput) (*ReportO
 			return nil, err
 		}
 	}
-	r, err := a.content.UpdateReport(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), in.ReportID, change)
+	r, err := a.content.UpdateReport(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Report), in.ReportID, change)
 	return a.reportOutput(ctx, r, err)
 }
 
@@ -244,7 +245,7 @@ func (a *api) connectReport(ctx context.Context, in *ConnectReportInput) (*Repor
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.content.Connect(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), in.ReportID, workspace.PlacementChange{
+	r, err := a.content.Connect(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Report), in.ReportID, workspace.PlacementChange{
 		ID: placementID(b.PlacementID), ExternalWorkbook: b.ExternalWorkbookID, ResultLocation: b.ResultLocation, Host: b.Host, WorkbookName: b.WorkbookName,
 		SheetID: b.SheetID, SheetName: b.SheetName, AnchorCell: b.AnchorCell, EndResult: b.EndResultCell, ResultChecksum: result,
 		AddressOnly: ptr.Deref(b.AddressOnly, false),
@@ -302,6 +303,6 @@ func (a *api) refreshReport(ctx context.Context, in *RefreshReportInput) (*Repor
 		}
 		at = in.Body.address()
 	}
-	r, err := a.content.Refresh(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), in.ReportID, at, result)
+	r, err := a.content.Refresh(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Report), in.ReportID, at, result)
 	return a.reportOutput(ctx, r, err)
 }

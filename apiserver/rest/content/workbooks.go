@@ -9,6 +9,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -164,7 +165,7 @@ func (a *api) createWorkbook(ctx context.Context, in *CreateWorkbookInput) (*Wor
 	if in.Body != nil {
 		change = workspace.Change{Name: (*string)(in.Body.Name), FolderID: in.Body.FolderID, Meta: ptr.Deref(in.Body.Meta, Object{}).Object}
 	}
-	wb, err := a.content.Create(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), change)
+	wb, err := a.content.Create(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), change)
 	return a.workbookOutput(ctx, wb, err)
 }
 
@@ -184,7 +185,7 @@ func (a *api) upsertWorkbook(ctx context.Context, in *UpsertWorkbookInput) (*Wor
 	if in.Body != nil {
 		change = workspace.Change{Name: (*string)(in.Body.Name), FolderID: folderOf(in.Body.FolderID), Meta: ptr.Deref(in.Body.Meta, Object{}).Object}
 	}
-	wb, err := a.content.Upsert(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), in.Slug, change)
+	wb, err := a.content.Upsert(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.Slug, change)
 	return a.workbookOutput(ctx, wb, err)
 }
 
@@ -227,7 +228,7 @@ func (a *api) updateWorkbook(ctx context.Context, in *UpdateWorkbookInput) (*Wor
 			change.Slug = ptr.To(ptr.Deref(b.Slug.Value, ""))
 		}
 	}
-	wb, err := a.content.Update(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), in.WorkbookID, change)
+	wb, err := a.content.Update(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.WorkbookID, change)
 	return a.workbookOutput(ctx, wb, err)
 }
 
@@ -262,7 +263,7 @@ func (a *api) updateDashboard(ctx context.Context, in *UpdateDashboardInput) (*W
 			change.Draft = draft.Object
 		}
 	}
-	wb, err := a.content.Update(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), in.WorkbookID, change)
+	wb, err := a.content.Update(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.WorkbookID, change)
 	if err != nil {
 		return nil, err
 	}
@@ -289,6 +290,6 @@ func (a *api) duplicateWorkbook(ctx context.Context, in *DuplicateWorkbookInput)
 	if in.Body != nil && ptr.Deref(in.Body.Shared, false) {
 		return nil, rest.Forbidden("shared: true is for embed sessions in creator mode; %s is none", rest.ScopeFrom(ctx).Principal.Kind)
 	}
-	wb, err := a.content.Duplicate(ctx, rest.ScopeFrom(ctx).Content(), callerOf(ctx), in.WorkbookID)
+	wb, err := a.content.Duplicate(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.WorkbookID)
 	return a.workbookOutput(ctx, wb, err)
 }

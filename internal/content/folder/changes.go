@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -25,8 +26,8 @@ type Update struct {
 	Position *int64
 }
 
-// Create creates a folder on behalf of a principal. It returns the path to it, as Ancestors.
-func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New) (path []Folder, err error) {
+// Create creates a folder, which belongs to the caller. It returns the path to it, as Ancestors.
+func (f *Folders) Create(ctx context.Context, s content.Scope, by access.Caller, in New) (path []Folder, err error) {
 	if err := content.CheckName("name", in.Name); err != nil {
 		return nil, err
 	}
@@ -37,7 +38,9 @@ func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New
 	}
 	err = f.change(ctx, s, func(tx *store.Tx) error {
 		now := f.now()
-		created := &Folder{ParentID: in.ParentID, Name: in.Name, CreatedAt: now, UpdatedAt: now, CreatedBy: by, UpdatedBy: by}
+		created := &Folder{
+			ParentID: in.ParentID, Name: in.Name, Owner: by.Owner, CreatedAt: now, UpdatedAt: now, CreatedBy: by.Principal, UpdatedBy: by.Principal,
+		}
 		above, err := parentPath(ctx, tx, s, in.ParentID)
 		if err != nil {
 			return err
@@ -63,9 +66,9 @@ func (f *Folders) Create(ctx context.Context, s content.Scope, by string, in New
 	return path, err
 }
 
-// Update changes a folder on behalf of a principal. It returns the path to it, as Ancestors. An
+// Update changes a folder. It returns the path to it, as Ancestors. An
 // update that changes nothing has no event.
-func (f *Folders) Update(ctx context.Context, s content.Scope, by string, id int64, in Update) ([]Folder, error) {
+func (f *Folders) Update(ctx context.Context, s content.Scope, by access.Caller, id int64, in Update) ([]Folder, error) {
 	if in.Name != nil {
 		if err := content.CheckName("name", *in.Name); err != nil {
 			return nil, err
@@ -89,7 +92,7 @@ func (f *Folders) Update(ctx context.Context, s content.Scope, by string, id int
 
 // Move moves a folder, with everything in it, into another folder or to the root. It becomes the
 // last one there. It returns the path to it, as Ancestors.
-func (f *Folders) Move(ctx context.Context, s content.Scope, by string, id, parent int64) ([]Folder, error) {
+func (f *Folders) Move(ctx context.Context, s content.Scope, by access.Caller, id, parent int64) ([]Folder, error) {
 	return f.replace(ctx, s, by, id, func(tx *store.Tx, after *Folder) error {
 		if after.ParentID == parent {
 			return nil
@@ -151,7 +154,7 @@ func (f *Folders) change(ctx context.Context, s content.Scope, work func(tx *sto
 }
 
 // replace changes a folder with edit, and returns the path to it.
-func (f *Folders) replace(ctx context.Context, s content.Scope, by string, id int64, edit func(tx *store.Tx, after *Folder) error) (path []Folder, err error) {
+func (f *Folders) replace(ctx context.Context, s content.Scope, by access.Caller, id int64, edit func(tx *store.Tx, after *Folder) error) (path []Folder, err error) {
 	err = f.change(ctx, s, func(tx *store.Tx) error {
 		if path, err = ancestors(ctx, tx, s, id); err != nil {
 			return err
@@ -161,7 +164,7 @@ func (f *Folders) replace(ctx context.Context, s content.Scope, by string, id in
 		if err := edit(tx, after); err != nil || *after == before {
 			return err
 		}
-		after.UpdatedAt, after.UpdatedBy = f.now(), by
+		after.UpdatedAt, after.UpdatedBy = f.now(), by.Principal
 		if after.ParentID != before.ParentID || after.Name != before.Name {
 			if err := checkPlace(ctx, tx, s, after); err != nil {
 				return err
@@ -223,9 +226,9 @@ func positionIn(ctx context.Context, tx *store.Tx, s content.Scope, in New) (pos
 }
 
 func insert(ctx context.Context, tx *store.Tx, s content.Scope, f *Folder) error {
-	const statement = "INSERT INTO folder (account_uid, deployment_uid, name_key, " + columns + ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+	const statement = "INSERT INTO folder (account_uid, deployment_uid, name_key, " + columns + ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
 	_, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, nameKey(f.Name),
-		f.ID, f.ParentID, f.Name, f.Position, f.CreatedAt.UnixMicro(), f.CreatedBy, f.UpdatedAt.UnixMicro(), f.UpdatedBy)
+		f.ID, f.ParentID, f.Name, f.Position, f.Owner, f.CreatedAt.UnixMicro(), f.CreatedBy, f.UpdatedAt.UnixMicro(), f.UpdatedBy)
 	if err != nil {
 		return fmt.Errorf("insert a folder: %w", err)
 	}

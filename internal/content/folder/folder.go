@@ -55,7 +55,9 @@ type Folder struct {
 	ParentID int64
 	Name     string
 	// Position orders siblings; those with the same are ordered by ID.
-	Position  int64
+	Position int64
+	// Owner is who the folder belongs to, as <kind>:<id>.
+	Owner     string
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	// CreatedBy and UpdatedBy are principals: <kind>:<id>.

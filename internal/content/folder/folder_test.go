@@ -13,6 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -21,17 +22,18 @@ func testLifecycle(w *world) {
 	begin := w.clock
 	got := w.create("Reports", Root)
 	want := &Folder{
-		ID: 1, Name: "Reports", CreatedAt: begin.Add(time.Second), UpdatedAt: begin.Add(time.Second), CreatedBy: by, UpdatedBy: by,
+		ID: 1, Name: "Reports", CreatedAt: begin.Add(time.Second), UpdatedAt: begin.Add(time.Second), Owner: by.Owner, CreatedBy: by.Principal, UpdatedBy: by.Principal,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		w.Error(diff)
 	}
 	child := w.create("2026", got.ID)
-	updated, err := w.folders.Update(w.Context(), demo, "user:u1", child.ID, Update{Name: ptr.To("2027"), Position: ptr.To(int64(7))})
+	other := access.Caller{Principal: "User:u1", Owner: access.User("u1"), Access: access.Everything}
+	updated, err := w.folders.Update(w.Context(), demo, other, child.ID, Update{Name: ptr.To("2027"), Position: ptr.To(int64(7))})
 	if err != nil {
 		w.Fatal(err)
 	}
-	child.Name, child.Position, child.UpdatedBy, child.UpdatedAt = "2027", 7, "user:u1", begin.Add(3*time.Second)
+	child.Name, child.Position, child.UpdatedBy, child.UpdatedAt = "2027", 7, other.Principal, begin.Add(3*time.Second)
 	if diff := cmp.Diff([]Folder{*got, *child}, updated); diff != "" {
 		w.Error(diff)
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
-const columns = "id, parent_id, name, position, created_at, created_by, updated_at, updated_by"
+const columns = "id, parent_id, name, position, owner, created_at, created_by, updated_at, updated_by"
 
 // scan reads the columns.
 func scan(row interface{ Scan(into ...any) error }, f *Folder) error {
 	var created, updated int64
-	err := row.Scan(&f.ID, &f.ParentID, &f.Name, &f.Position, &created, &f.CreatedBy, &updated, &f.UpdatedBy)
+	err := row.Scan(&f.ID, &f.ParentID, &f.Name, &f.Position, &f.Owner, &created, &f.CreatedBy, &updated, &f.UpdatedBy)
 	f.CreatedAt, f.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
 	return err
 }
@@ -78,7 +78,7 @@ func ancestors(ctx context.Context, q store.Querier, s content.Scope, id int64) 
 	const query = `WITH RECURSIVE path (level, ` + columns + `) AS (
 		SELECT 1, ` + columns + ` FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3
 		UNION ALL
-		SELECT path.level + 1, up.id, up.parent_id, up.name, up.position, up.created_at, up.created_by, up.updated_at, up.updated_by
+		SELECT path.level + 1, up.id, up.parent_id, up.name, up.position, up.owner, up.created_at, up.created_by, up.updated_at, up.updated_by
 		FROM path JOIN folder AS up ON up.account_uid = $1 AND up.deployment_uid = $2 AND up.id = path.parent_id WHERE path.level < $4
 	) SELECT ` + columns + ` FROM path ORDER BY level`
 	rows, err := q.QueryContext(ctx, query, s.Account.UID, s.Deployment.UID, id, MaxDepth)

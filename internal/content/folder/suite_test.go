@@ -11,6 +11,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
@@ -78,7 +79,8 @@ func scope(account, deployment string) content.Scope {
 
 var demo = scope("a1", "d1")
 
-const by = "key:k1"
+// by is a program that makes changes.
+var by = access.Caller{Principal: "ApiKey:k1", Owner: "ApiKey:k1", Access: access.Everything}
 
 func (w *world) create(name string, parent int64) *Folder {
 	w.Helper()

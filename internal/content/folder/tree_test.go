@@ -100,7 +100,7 @@ func testPlan(w *world) {
 		explain = "EXPLAIN "
 		contenttest.Exec(w, w.store, "INSERT INTO account (uid, name, first_seen, last_seen) VALUES ('a1', 'demo', 0, 0)")
 		contenttest.Exec(w, w.store, "INSERT INTO deployment (uid, account_uid, namespace, name, first_seen, last_seen) VALUES ('d1', 'a1', 'demo', 'sales', 0, 0)")
-		contenttest.Exec(w, w.store, "INSERT INTO folder SELECT 'a1', 'd1', n, 0, 'f' || n, 'f' || n, n, 0, '', 0, '' FROM generate_series(1, 20000) AS n")
+		contenttest.Exec(w, w.store, "INSERT INTO folder SELECT 'a1', 'd1', n, 0, 'f' || n, 'f' || n, n, 0, '', 0, '', '' FROM generate_series(1, 20000) AS n")
 	}
 	rows, err := w.store.Reader().QueryContext(w.Context(), explain+query, demo.Deployment.UID, demo.Account.UID, Root, 500, 500, 20)
 	if err != nil {

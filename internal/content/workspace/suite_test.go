@@ -10,6 +10,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/folder"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -70,7 +71,7 @@ func TestDatabases(t *testing.T) {
 
 func openWorld(t *testing.T, url string) *world {
 	t.Helper()
-	s := contenttest.Open(t, url, audit.Owner, folder.Owner, Owner)
+	s := contenttest.Open(t, url, audit.Owner, folder.Owner, access.Owner, Owner)
 	w := &world{T: t, store: s, clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	w.content = &Workspace{DB: s, Record: w.record, Now: func() time.Time { w.clock = w.clock.Add(time.Second); return w.clock }}
 	w.folders = &folder.Folders{DB: s, Record: w.record, Deleted: FolderDeleted}
@@ -93,8 +94,8 @@ func scope(account, deployment string) content.Scope {
 var (
 	demo = scope("a1", "d1")
 	// ada is a user whose key makes changes.
-	ada = Caller{Principal: "ApiKey:ada-key", Owner: "ScimUser:ada"}
-	bob = Caller{Principal: "ApiKey:bob-key", Owner: "ScimUser:bob"}
+	ada = Caller{Principal: "ApiKey:ada-key", Owner: access.User("ada"), Access: access.Everything, ManagesReports: true}
+	bob = Caller{Principal: "ApiKey:bob-key", Owner: access.User("bob"), Access: access.Everything, ManagesReports: true}
 )
 
 // workbook creates a workbook at the root.
@@ -110,7 +111,7 @@ func (w *world) workbook(name string) *Workbook {
 // folder creates a folder and returns its id.
 func (w *world) folder(name string, parent int64) int64 {
 	w.Helper()
-	path, err := w.folders.Create(w.Context(), demo, ada.Principal, folder.New{Name: name, ParentID: parent})
+	path, err := w.folders.Create(w.Context(), demo, ada, folder.New{Name: name, ParentID: parent})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -63,14 +64,8 @@ const Root int64 = 0
 // maxDepth is the maximum number of folders on a path from the root.
 const maxDepth = 10
 
-// Caller is who makes a change.
-type Caller struct {
-	// Principal is the principal of the request, as <kind>:<id>.
-	Principal string
-	// Owner is the owner of objects that the caller creates, as <kind>:<id>: the user of the principal,
-	// or the principal itself if it has no user.
-	Owner string
-}
+// Caller is who reads or makes a change.
+type Caller = access.Caller
 
 // Workspace is the content of all deployments.
 type Workspace struct {

@@ -123,7 +123,7 @@ func (b *bench) fill(ctx context.Context, s content.Scope, folders int) error {
 		}
 		_, err := tx.ExecContext(ctx, fmt.Sprintf(`INSERT INTO folder SELECT $1, $2, n,
 			CASE WHEN n = %[1]d THEN 0 WHEN n <= %[2]d + 1 THEN %[1]d ELSE 2 + (n / 10) %% 10000 END,
-			'Folder ' || n, 'folder ' || n, n, 1764000000000000 + n, 'key:admin', 1764000000000000 + n, 'key:admin' FROM `, listed, items)+numbers,
+			'Folder ' || n, 'folder ' || n, n, 1764000000000000 + n, 'key:admin', 1764000000000000 + n, 'key:admin', 'key:admin' FROM `, listed, items)+numbers,
 			s.Account.UID, s.Deployment.UID, folders)
 		return err
 	})

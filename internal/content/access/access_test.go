@@ -1,0 +1,415 @@
+package access_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/quoin-dev/quoin/internal/content"
+	. "github.com/quoin-dev/quoin/internal/content/access"
+	"github.com/quoin-dev/quoin/internal/content/contenttest"
+	"github.com/quoin-dev/quoin/internal/content/folder"
+	"github.com/quoin-dev/quoin/internal/content/workspace"
+	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/store/storetest"
+)
+
+// The subjects of the tests. Ada is in the groups sales and staff.
+var (
+	ada     = Subject{Max: Manage, Owner: User("ada"), Groups: []string{Group("sales"), Group("staff")}}
+	viewer  = Subject{Max: View, Owner: ada.Owner, Groups: ada.Groups}
+	nothing = Subject{Owner: ada.Owner, Groups: ada.Groups}
+	program = Subject{All: true, Max: Edit, Owner: "ApiKey:loader"}
+)
+
+// decisions is the decision table, which docs/decisions/0083 has too. The objects are a report, its workbook, the folder that
+// contains the workbook or the report, and the folder above. Each has the owner carl, unless it says "owned", and these grants.
+// Ada asks, unless who is set.
+var decisions = []struct {
+	report, workbook, folder, above string
+	who                             *Subject
+	want                            Level
+}{
+	// One object.
+	{workbook: "none", want: None},
+	{workbook: "owned", want: Manage},
+	{workbook: "user view", want: View},
+	{workbook: "user edit", want: Edit},
+	{workbook: "user manage", want: Manage},
+	{workbook: "group view", want: View},
+	{workbook: "everyone edit", want: Edit},
+	{workbook: "other manage", want: None},
+	{workbook: "user view, group edit, everyone view", want: Edit},
+	{workbook: "user view, everyone manage", want: Manage},
+	{workbook: "group view, second group edit", want: Edit},
+	{workbook: "owned, user view", want: Manage},
+	// Folders.
+	{workbook: "none", folder: "user edit", want: Edit},
+	{workbook: "none", folder: "owned", want: Manage},
+	{workbook: "none", folder: "none", above: "group view", want: View},
+	{workbook: "none", folder: "none", above: "owned", want: Manage},
+	{workbook: "none", folder: "user view", above: "user manage", want: View},
+	{workbook: "none", folder: "everyone view", above: "user manage", want: View},
+	{workbook: "none", folder: "everyone view", above: "owned", want: View},
+	{workbook: "none", folder: "other manage", above: "user edit", want: Edit},
+	{workbook: "user view", folder: "user manage", want: View},
+	{workbook: "everyone view", folder: "owned", want: View},
+	{workbook: "user manage", folder: "user view", want: Manage},
+	{workbook: "other view", folder: "user edit", want: Edit},
+	{folder: "none", above: "user edit", want: Edit},
+	{folder: "group view", above: "owned", want: View},
+	{folder: "owned", above: "user view", want: Manage},
+	{folder: "none", above: "none", want: None},
+	// Reports.
+	{report: "none", folder: "user edit", want: Edit},
+	{report: "user view", folder: "user edit", want: View},
+	{report: "owned", want: Manage},
+	{report: "none", workbook: "user edit", want: Edit},
+	{report: "none", workbook: "owned", want: Manage},
+	{report: "none", workbook: "none", folder: "group edit", want: Edit},
+	{report: "none", workbook: "user view", folder: "user manage", want: View},
+	{report: "user view", workbook: "user manage", want: View},
+	{report: "everyone edit", workbook: "user view", want: Edit},
+	{report: "owned", workbook: "user view", want: Manage},
+	{report: "none", workbook: "other manage", above: "user view", folder: "none", want: View},
+	// Viewers and administrators.
+	{workbook: "owned", who: &viewer, want: View},
+	{workbook: "user manage", who: &viewer, want: View},
+	{workbook: "none", who: &viewer, want: None},
+	{workbook: "none", who: &Everything, want: Manage},
+	{workbook: "other manage", folder: "everyone view", who: &Everything, want: Manage},
+	{workbook: "user view", who: &program, want: Edit},
+	{workbook: "everyone manage", who: &nothing, want: None},
+}
+
+// step parses what an object of the table has.
+func step(text string) Step {
+	out := Step{Owner: User("carl"), Grants: map[string]Level{}}
+	for part := range strings.SplitSeq(text, ", ") {
+		i := strings.LastIndex(part, " ")
+		switch part {
+		case "owned":
+			out.Owner = ada.Owner
+			continue
+		case "none":
+			continue
+		}
+		level := map[string]Level{"view": View, "edit": Edit, "manage": Manage}[part[i+1:]]
+		subject := map[string]string{
+			"user": ada.Owner, "group": Group("sales"), "second group": Group("staff"), "everyone": Everyone, "other": User("bob"),
+		}[part[:i]]
+		if level == None || subject == "" {
+			panic(part)
+		}
+		out.Grants[subject] = level
+	}
+	return out
+}
+
+// who returns the subject of a decision.
+func who(i int) Subject {
+	if s := decisions[i].who; s != nil {
+		return *s
+	}
+	return ada
+}
+
+func TestDecide(t *testing.T) {
+	for i, d := range decisions {
+		var path []Step
+		for _, text := range []string{d.report, d.workbook, d.folder, d.above} {
+			if text != "" {
+				path = append(path, step(text))
+			}
+		}
+		if got := Decide(who(i), path); got != d.want {
+			t.Errorf("%+v: %s", d, got)
+		}
+	}
+}
+
+// TestDecisionsAreDocumented compares the table with that of the decision document.
+func TestDecisionsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/decisions/0083-workspace-content.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := "| Report | Workbook | Folder | Folder above | Caller | Level |\n|---|---|---|---|---|---|\n"
+	for _, d := range decisions {
+		caller := map[*Subject]string{
+			nil: "ada", &viewer: "ada, as a viewer", &nothing: "ada, without permissions", &Everything: "administrator", &program: "program that may edit",
+		}[d.who]
+		table += fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", d.report, d.workbook, d.folder, d.above, caller, d.want)
+	}
+	table = strings.ReplaceAll(table, "|  ", "| ")
+	if !strings.Contains(strings.ReplaceAll(string(text), "|  ", "| "), table) {
+		t.Errorf("docs/decisions/0083-workspace-content.md does not have this table:\n%s", table)
+	}
+}
+
+// world is a database with the tables of content, empty at first.
+type world struct {
+	*testing.T
+	store *store.Store
+	ids   int64
+}
+
+var demo = content.Scope{Account: store.Account{UID: "a1", Name: "demo"}, Deployment: store.Deployment{UID: "d1", Namespace: "demo", Name: "sales"}}
+
+func open(t *testing.T, url string) *world {
+	w := &world{T: t, store: contenttest.Open(t, url, folder.Owner, workspace.Owner, Owner)}
+	w.tx(func(tx *store.Tx) error { return tx.LockDeployment(t.Context(), demo.Account, demo.Deployment) })
+	return w
+}
+
+func (w *world) tx(work func(tx *store.Tx) error) {
+	w.Helper()
+	if err := w.store.Tx(w.Context(), work); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// add inserts an object with its grants, and returns its id.
+func (w *world) add(kind Kind, in Step, folder, workbook int64) int64 {
+	w.Helper()
+	w.ids++
+	id := w.ids
+	base := []any{demo.Account.UID, demo.Deployment.UID, id, folder, in.Owner, fmt.Sprint(kind, " ", id)}
+	switch kind {
+	case Folder:
+		contenttest.Exec(w, w.store, `INSERT INTO folder (account_uid, deployment_uid, id, parent_id, owner, name, name_key, position, created_at, created_by, updated_at, updated_by)
+			VALUES ($1, $2, $3, $4, $5, $6, $6, 0, 0, '', 0, '')`, base...)
+	case Workbook:
+		contenttest.Exec(w, w.store, `INSERT INTO workbook (account_uid, deployment_uid, id, folder_id, owner, name, slug, meta, version, created_at, created_by, updated_at, updated_by)
+			VALUES ($1, $2, $3, $4, $5, $6, '', '{}', 1, 0, '', 0, '')`, base...)
+	case Report:
+		if workbook != 0 {
+			base[3] = 0
+		}
+		contenttest.Exec(w, w.store, `INSERT INTO report (account_uid, deployment_uid, id, folder_id, owner, name, workbook_id, public_id, name_key, title, json_query, sql_query,
+			pivot_items, meta, source, checksum, version, refreshed_by, created_at, created_by, updated_at, updated_by)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $6, $6, '', '', '', '', '{}', '', '', 1, '', 0, '', 0, '')`, append(base, workbook)...)
+	}
+	w.tx(func(tx *store.Tx) error {
+		for _, subject := range slices.Sorted(maps.Keys(in.Grants)) {
+			if _, err := Set(w.Context(), tx, demo, Grant{Object: Object{kind, id}, Subject: subject, Level: in.Grants[subject]}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return id
+}
+
+// list returns the levels of all rows of a table that a subject sees, by id.
+func (w *world) list(s Subject, kind Kind) map[int64]Level {
+	w.Helper()
+	st := In(demo, s)
+	rows := map[Kind]func() Rows{Folder: st.Folders, Workbook: st.Workbooks, Report: st.Reports}[kind]()
+	table := strings.ToLower(string(kind))
+	query := fmt.Sprintf("%sSELECT id, %s FROM %s%s WHERE account_uid = $1 AND deployment_uid = $2 AND %s", st.With, rows.Level, table, rows.Join, rows.Visible)
+	found, err := w.store.Reader().QueryContext(w.Context(), query, st.Args...)
+	if err != nil {
+		w.Fatalf("%s: %v", query, err)
+	}
+	defer func() { _ = found.Close() }()
+	out := map[int64]Level{}
+	for found.Next() {
+		var id int64
+		var level Level
+		if err := found.Scan(&id, &level); err != nil {
+			w.Fatal(err)
+		}
+		if _, twice := out[id]; twice {
+			w.Errorf("%s %d is listed twice", kind, id)
+		}
+		out[id] = s.Limited(level)
+	}
+	if err := found.Err(); err != nil {
+		w.Fatal(err)
+	}
+	return out
+}
+
+func (w *world) of(s Subject, o Object) Level {
+	w.Helper()
+	level, err := Of(w.Context(), w.store.Reader(), demo, s, o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return level
+}
+
+// cases run on both databases.
+var cases = []struct {
+	name string
+	run  func(w *world)
+}{
+	{"the decision table", testDecisions},
+	{"folders above what is reached are visible", testWay},
+	{"deep trees", testDepth},
+	{"what is required", testRequire},
+	{"grants", testGrants},
+}
+
+func TestDatabases(t *testing.T) {
+	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) { c.run(open(t, newDatabase(t))) })
+		}
+	})
+}
+
+func testDecisions(w *world) {
+	objects := make([]Object, len(decisions))
+	for i, d := range decisions {
+		var above, in, workbook int64
+		o := &objects[i]
+		if d.above != "" {
+			above = w.add(Folder, step(d.above), 0, 0)
+			*o = Object{Folder, above}
+		}
+		if d.folder != "" {
+			in = w.add(Folder, step(d.folder), above, 0)
+			*o = Object{Folder, in}
+		}
+		if d.workbook != "" {
+			workbook = w.add(Workbook, step(d.workbook), in, 0)
+			*o = Object{Workbook, workbook}
+		}
+		if d.report != "" {
+			*o = Object{Report, w.add(Report, step(d.report), in, workbook)}
+		}
+	}
+	for i, d := range decisions {
+		s := who(i)
+		if got := w.of(s, objects[i]); got != d.want {
+			w.Errorf("%+v: Of returns %s", d, got)
+		}
+		listed := w.list(s, objects[i].Kind)
+		if got, visible := listed[objects[i].ID]; got != d.want || visible != (d.want != None) {
+			w.Errorf("%+v: the statement has %s, visible %t", d, got, visible)
+		}
+	}
+}
+
+func testWay(w *world) {
+	none := step("none")
+	top := w.add(Folder, none, 0, 0)
+	left, right := w.add(Folder, none, top, 0), w.add(Folder, none, top, 0)
+	deep, beside := w.add(Folder, none, left, 0), w.add(Folder, none, left, 0)
+	for _, c := range []struct {
+		add  func() int64
+		want []int64
+	}{
+		{func() int64 { return 0 }, nil},
+		{func() int64 { return w.add(Workbook, step("other manage"), deep, 0) }, nil},
+		{func() int64 { return w.add(Workbook, step("user view"), deep, 0) }, []int64{top, left, deep}},
+		{func() int64 { return w.add(Report, step("owned"), 0, w.add(Workbook, none, right, 0)) }, []int64{top, left, right, deep}},
+		{func() int64 { return w.add(Folder, step("owned"), beside, 0) }, []int64{top, left, right, deep, beside}},
+	} {
+		added, got := c.add(), w.list(ada, Folder)
+		delete(got, added) // the folder in beside
+		if shown := slices.Sorted(maps.Keys(got)); !slices.Equal(shown, c.want) {
+			w.Errorf("visible: %v, want %v", shown, c.want)
+		}
+		for _, id := range []int64{top, left, right, deep, beside} {
+			if got[id] != None {
+				w.Errorf("folder %d has the level %s", id, got[id])
+			}
+			if shows, err := Shows(w.Context(), w.store.Reader(), demo, ada, id); err != nil || shows != slices.Contains(c.want, id) {
+				w.Errorf("folder %d is shown: %t, %v", id, shows, err)
+			}
+		}
+	}
+}
+
+func testDepth(w *world) {
+	parent, deepest := int64(0), int64(0)
+	for i := range 10 {
+		in := step("none")
+		if i == 0 {
+			in = step("user edit")
+		}
+		parent = w.add(Folder, in, parent, 0)
+		deepest = parent
+	}
+	report := w.add(Report, step("none"), 0, w.add(Workbook, step("none"), deepest, 0))
+	for _, o := range []Object{{Folder, deepest}, {Report, report}} {
+		if got, listed := w.of(ada, o), w.list(ada, o.Kind)[o.ID]; got != Edit || listed != Edit {
+			w.Errorf("%v: %s, listed %s", o, got, listed)
+		}
+	}
+}
+
+func testRequire(w *world) {
+	hidden := w.add(Folder, step("none"), 0, 0)
+	way := w.add(Folder, step("none"), 0, 0)
+	shared := w.add(Workbook, step("user edit"), way, 0)
+	for _, c := range []struct {
+		who    Subject
+		on     Object
+		needed Level
+		reason content.Reason
+		text   string
+	}{
+		{ada, Object{Folder, hidden}, View, content.NotFound, fmt.Sprintf("folder %d does not exist", hidden)},
+		{ada, Object{Folder, way}, View, content.Forbidden, fmt.Sprintf("folder %d: the level view is needed; the caller has none", way)},
+		{ada, Object{Workbook, shared}, Edit, "", ""},
+		{ada, Object{Workbook, shared}, Manage, content.Forbidden, fmt.Sprintf("workbook %d: the level manage is needed; the caller has edit", shared)},
+		{viewer, Object{Workbook, shared}, Edit, content.Forbidden, "the caller has view"},
+		{Everything, Object{Folder, hidden}, Manage, "", ""},
+		{program, Object{Folder, hidden}, Manage, content.Forbidden, "the caller has edit"},
+		{nothing, Object{Workbook, shared}, View, content.NotFound, "does not exist"},
+		{ada, Object{Report, 999_999}, View, content.NotFound, "report 999999 does not exist"},
+	} {
+		err := Require(w.Context(), w.store.Reader(), demo, c.who, c.on, c.needed)
+		if c.reason == "" && err == nil {
+			continue
+		}
+		contenttest.Rejects(w, err, c.reason, c.text)
+	}
+}
+
+func testGrants(w *world) {
+	above := w.add(Folder, step("user manage, group view, other edit"), 0, 0)
+	id := w.add(Workbook, step("user view, everyone edit"), above, 0)
+	o := Object{Workbook, id}
+	read := func() (out []string) {
+		all, err := Grants(w.Context(), w.store.Reader(), demo, o)
+		if err != nil {
+			w.Fatal(err)
+		}
+		for _, g := range all {
+			out = append(out, fmt.Sprint(g.Kind, " ", g.Subject, " ", g.Level))
+		}
+		return out
+	}
+	want := []string{"Workbook Organization: edit", "Workbook ScimUser:ada view", "Folder ScimGroup:sales view", "Folder ScimUser:bob edit"}
+	if got := read(); !slices.Equal(got, want) {
+		w.Errorf("%q", got)
+	}
+	for _, c := range []struct {
+		subject       string
+		level, before Level
+	}{{ada.Owner, Edit, View}, {ada.Owner, Edit, Edit}, {ada.Owner, None, Edit}, {ada.Owner, None, None}, {User("bob"), Manage, None}} {
+		w.tx(func(tx *store.Tx) error {
+			before, err := Set(w.Context(), tx, demo, Grant{Object: o, Subject: c.subject, Level: c.level})
+			if before != c.before {
+				w.Errorf("%v: before %s", c, before)
+			}
+			return err
+		})
+	}
+	want = []string{"Workbook Organization: edit", "Workbook ScimUser:bob manage", "Folder ScimGroup:sales view", "Folder ScimUser:ada manage"}
+	if got := read(); !slices.Equal(got, want) {
+		w.Errorf("%q", got)
+	}
+	w.tx(func(tx *store.Tx) error { return Deleted(w.Context(), tx, demo, o) })
+	if got := read(); len(got) != 3 || contenttest.Count(w, w.store, "access_grant") != 3 {
+		w.Errorf("after the deletion: %q", got)
+	}
+}

@@ -1,0 +1,113 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// The statements that read an object with what contains it, the nearest first. $1 is the UID of the account, $2 that of the
+// deployment, $3 the id of the object.
+const (
+	folderHead   = `SELECT 0, 'Folder', id, owner, parent_id FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3`
+	workbookHead = `SELECT 0, 'Workbook', id, owner, folder_id FROM workbook WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3`
+	reportHead   = `SELECT 0, 'Report', id, owner, folder_id FROM report WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3
+		UNION ALL SELECT 1, 'Workbook', workbook.id, workbook.owner, workbook.folder_id FROM report
+		JOIN workbook ON workbook.account_uid = $1 AND workbook.deployment_uid = $2 AND workbook.id = report.workbook_id
+		WHERE report.account_uid = $1 AND report.deployment_uid = $2 AND report.id = $3`
+	pathOf = `WITH RECURSIVE head (depth, kind, id, owner, above) AS (%[1]s), path (depth, kind, id, owner, above) AS (
+		SELECT depth, kind, id, owner, above FROM head
+		UNION ALL
+		SELECT path.depth + 1, 'Folder', folder.id, folder.owner, folder.parent_id FROM path
+		JOIN folder ON folder.account_uid = $1 AND folder.deployment_uid = $2 AND folder.id = path.above WHERE path.depth < %[2]d
+	) `
+)
+
+// heads are the statements by kind.
+var heads = map[Kind]string{Folder: folderHead, Workbook: workbookHead, Report: reportHead}
+
+// pathStatement returns the common table expression "path" for an object: depth, kind, id, owner, above.
+func pathStatement(o Object) string { return fmt.Sprintf(pathOf, heads[o.Kind], maxDepth+1) }
+
+// Of returns the level of a subject on an object; None if it does not exist.
+func Of(ctx context.Context, q store.Querier, s content.Scope, who Subject, o Object) (Level, error) {
+	if who.All {
+		return who.Limited(Manage), nil
+	}
+	args, subjects := []any{s.Account.UID, s.Deployment.UID, o.ID}, who.subjects()
+	parameters := make([]string, len(subjects))
+	for i, subject := range subjects {
+		args, parameters[i] = append(args, subject), fmt.Sprintf("$%d", i+4)
+	}
+	query := pathStatement(o) + `SELECT path.depth, path.owner, COALESCE(access_grant.subject, ''), COALESCE(access_grant.level, 0) FROM path
+		LEFT JOIN access_grant ON access_grant.account_uid = $1 AND access_grant.object_kind = path.kind AND access_grant.object_id = path.id
+		AND access_grant.subject IN (` + strings.Join(parameters, ", ") + ") ORDER BY path.depth"
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return None, fmt.Errorf("read the access to %s %d: %w", o.Kind, o.ID, err)
+	}
+	defer func() { _ = rows.Close() }()
+	var path []Step
+	last := -1
+	for rows.Next() {
+		var depth int
+		var owner, subject string
+		var level Level
+		if err := rows.Scan(&depth, &owner, &subject, &level); err != nil {
+			return None, fmt.Errorf("read the access to %s %d: %w", o.Kind, o.ID, err)
+		}
+		if depth != last {
+			path, last = append(path, Step{Owner: owner, Grants: map[string]Level{}}), depth
+		}
+		path[len(path)-1].Grants[subject] = level
+	}
+	if err := rows.Err(); err != nil {
+		return None, fmt.Errorf("read the access to %s %d: %w", o.Kind, o.ID, err)
+	}
+	return Decide(who, path), nil
+}
+
+// Shows reports whether a subject sees a folder on which it has no level, because there is something below that it reaches.
+func Shows(ctx context.Context, q store.Querier, s content.Scope, who Subject, folder int64) (shown bool, err error) {
+	st := In(s, who)
+	if st.all || st.none {
+		return st.all, nil
+	}
+	query := fmt.Sprintf("%sSELECT EXISTS (SELECT 1 FROM access_way WHERE access_way_id = $%d)", st.With, len(st.Args)+1)
+	if err := q.QueryRowContext(ctx, query, append(st.Args, folder)...).Scan(&shown); err != nil {
+		return false, fmt.Errorf("read the access to folder %d: %w", folder, err)
+	}
+	return shown, nil
+}
+
+// Require returns an error if a subject has less than a level on an object: NotFound, as for one that does not exist, if it
+// does not see it, else Forbidden. It does not check that an object exists for a subject that is All.
+func Require(ctx context.Context, q store.Querier, s content.Scope, who Subject, o Object, needed Level) error {
+	level, err := Of(ctx, q, s, who, o)
+	if err != nil || level >= needed {
+		return err
+	}
+	if level == None {
+		shown := false
+		if o.Kind == Folder {
+			if shown, err = Shows(ctx, q, s, who, o.ID); err != nil {
+				return err
+			}
+		}
+		if !shown {
+			return content.Errorf(content.NotFound, "%s %d does not exist", noun(o.Kind), o.ID)
+		}
+	}
+	return TooLow(o, needed, level)
+}
+
+// TooLow returns the error for a level that does not suffice.
+func TooLow(o Object, needed, has Level) error {
+	return content.Errorf(content.Forbidden, "%s %d: the level %s is needed; the caller has %s", noun(o.Kind), o.ID, needed, has)
+}
+
+// noun returns the name of a kind in messages.
+func noun(k Kind) string { return strings.ToLower(string(k)) }

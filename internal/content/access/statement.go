@@ -1,0 +1,131 @@
+package access
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/quoin-dev/quoin/internal/content"
+)
+
+// maxDepth is the maximum number of folders on a path from the root. It ends recursions in a table with a cycle.
+const maxDepth = 10
+
+// Statement is the part of a statement that gives a subject its levels on the objects of a deployment:
+//
+//	st := access.In(s, who)
+//	workbooks := st.Workbooks()
+//	st.With + "SELECT id, " + workbooks.Level + " FROM workbook" + workbooks.Join +
+//		" WHERE account_uid = $1 AND deployment_uid = $2 AND " + workbooks.Visible
+//
+// The level that is read is not limited to that of the subject: use Subject.Limited. The names of columns that a Join adds
+// begin with "access_", so columns of the tables need no prefix.
+type Statement struct {
+	// With is the beginning of the statement: common table expressions, or nothing.
+	With string
+	// Args are the parameters of With: $1 is the UID of the account, $2 that of the deployment. Others follow.
+	Args []any
+
+	all, none bool
+}
+
+// Rows are the parts for the rows of a table.
+type Rows struct {
+	// Join follows the name of the table.
+	Join string
+	// Level is an expression: the level on the row.
+	Level string
+	// Visible is a condition: whether the subject sees the row. Folders can be visible with the level None.
+	Visible string
+}
+
+// The common table expressions. $3 is the owner, %[1]s are the parameters of the subjects.
+//
+// access_folder has the folders with a level of their own, access_reach also those below them that inherit it. Each folder is
+// in it once, because it has one parent and those with a level of their own inherit none. access_way has the folders above
+// everything that has a level of its own.
+const with = `WITH RECURSIVE access_given (access_kind, access_id, access_given_level) AS (
+	SELECT object_kind, object_id, MAX(level) FROM access_grant
+	WHERE deployment_uid = $2 AND account_uid = $1 AND subject IN (%[1]s) GROUP BY object_kind, object_id
+), access_workbook (access_workbook_id, access_workbook_level) AS (
+	SELECT access_id, access_given_level FROM access_given WHERE access_kind = 'Workbook'
+), access_report (access_report_id, access_report_level) AS (
+	SELECT access_id, access_given_level FROM access_given WHERE access_kind = 'Report'
+), access_folder (access_folder_id, access_folder_level) AS (
+	SELECT access_id, access_given_level FROM access_given WHERE access_kind = 'Folder'
+	AND access_id NOT IN (SELECT id FROM folder WHERE deployment_uid = $2 AND account_uid = $1 AND owner = $3)
+	UNION ALL
+	SELECT id, 3 FROM folder WHERE deployment_uid = $2 AND account_uid = $1 AND owner = $3
+), access_reach (access_reach_id, access_reach_level, access_reach_depth) AS (
+	SELECT access_folder_id, access_folder_level, 1 FROM access_folder
+	UNION ALL
+	SELECT folder.id, access_reach_level, access_reach_depth + 1 FROM access_reach
+	JOIN folder ON folder.deployment_uid = $2 AND folder.account_uid = $1 AND folder.parent_id = access_reach_id
+	WHERE access_reach_depth < %[2]d AND folder.id NOT IN (SELECT access_folder_id FROM access_folder)
+), access_start (access_start_id) AS (
+	SELECT parent_id FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (SELECT access_folder_id FROM access_folder)
+	UNION SELECT folder_id FROM workbook WHERE deployment_uid = $2 AND account_uid = $1 AND owner = $3
+	UNION SELECT folder_id FROM workbook WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (SELECT access_workbook_id FROM access_workbook)
+	UNION SELECT folder_id FROM report WHERE deployment_uid = $2 AND account_uid = $1 AND owner = $3
+	UNION SELECT folder_id FROM report WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (SELECT access_report_id FROM access_report)
+	UNION SELECT folder_id FROM workbook WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (
+		SELECT workbook_id FROM report WHERE deployment_uid = $2 AND account_uid = $1 AND owner = $3
+		UNION SELECT workbook_id FROM report WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (SELECT access_report_id FROM access_report))
+), access_way (access_way_id, access_way_parent) AS (
+	SELECT id, parent_id FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (SELECT access_start_id FROM access_start)
+	UNION
+	SELECT folder.id, folder.parent_id FROM access_way
+	JOIN folder ON folder.account_uid = $1 AND folder.deployment_uid = $2 AND folder.id = access_way_parent
+) `
+
+// In returns the part of a statement for a subject and a deployment.
+func In(s content.Scope, who Subject) Statement {
+	st := Statement{Args: []any{s.Account.UID, s.Deployment.UID}, all: who.All, none: who.Max == None}
+	if st.all || st.none {
+		return st
+	}
+	subjects := who.subjects()
+	subjects[0] = cmp.Or(who.Owner, Everyone) // which owns nothing
+	parameters := make([]string, len(subjects))
+	for i, subject := range subjects { // the first one is the owner
+		st.Args, parameters[i] = append(st.Args, subject), fmt.Sprintf("$%d", i+3)
+	}
+	st.With = fmt.Sprintf(with, strings.Join(parameters, ", "), maxDepth)
+	return st
+}
+
+// rows returns the parts for a subject with levels of its own.
+func (st Statement) rows(join, level, visible string) Rows {
+	switch {
+	case st.none:
+		return Rows{Level: "0", Visible: "1 = 0"}
+	case st.all:
+		return Rows{Level: "3", Visible: "1 = 1"}
+	}
+	return Rows{Join: join, Level: level, Visible: visible}
+}
+
+// Folders returns the parts for the table folder.
+func (st Statement) Folders() Rows {
+	return st.rows(" LEFT JOIN access_reach ON access_reach_id = folder.id", "COALESCE(access_reach_level, 0)",
+		"(access_reach_level IS NOT NULL OR folder.id IN (SELECT access_way_id FROM access_way))")
+}
+
+// Workbooks returns the parts for the table workbook.
+func (st Statement) Workbooks() Rows {
+	return st.rows(" LEFT JOIN access_workbook ON access_workbook_id = workbook.id LEFT JOIN access_reach ON access_reach_id = workbook.folder_id",
+		"CASE WHEN workbook.owner = $3 THEN 3 ELSE COALESCE(access_workbook_level, access_reach_level, 0) END",
+		"(workbook.owner = $3 OR access_workbook_level IS NOT NULL OR access_reach_level IS NOT NULL)")
+}
+
+// Reports returns the parts for the table report.
+func (st Statement) Reports() Rows {
+	return st.rows(` LEFT JOIN access_report ON access_report_id = report.id
+	LEFT JOIN (SELECT id AS access_in_id, owner AS access_in_owner, folder_id AS access_in_folder FROM workbook
+		WHERE account_uid = $1 AND deployment_uid = $2) AS access_in ON access_in_id = report.workbook_id
+	LEFT JOIN access_workbook ON access_workbook_id = report.workbook_id
+	LEFT JOIN access_reach ON access_reach_id = CASE WHEN report.workbook_id = 0 THEN report.folder_id ELSE access_in_folder END`,
+		`CASE WHEN report.owner = $3 THEN 3 WHEN access_report_level IS NOT NULL THEN access_report_level
+	WHEN access_in_owner = $3 THEN 3 ELSE COALESCE(access_workbook_level, access_reach_level, 0) END`,
+		"(report.owner = $3 OR access_report_level IS NOT NULL OR access_in_owner = $3 OR access_workbook_level IS NOT NULL OR access_reach_level IS NOT NULL)")
+}
