@@ -337,7 +337,7 @@ type storedGroups struct {
 // use opens the content store and sets the options that need it. It returns the audit log.
 func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Background, informer toolscache.SharedIndexInformer) (recording.Log, error) {
 	database, events := newContentStore(k8s, c, informer, background)
-	g.tenant.AuditLog, g.content.Database = events, database
+	g.tenant.AuditLog = events
 	g.deployments.Tokens = &token.Tokens{DB: database}
 	g.repositories = &repository.Repositories{DB: database, Record: model.Record}
 	g.model.Mirrors = gitmirror.New(gitmirror.Options{Repositories: g.repositories, Live: k8s.GetAPIReader(), AllowInsecure: c.AllowInsecureGit, PushCredentials: g.push})
@@ -348,7 +348,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 	g.model.Uploads = &upload.Uploads{DB: database, Record: model.Record}
 	g.model.DeployTokens = &deploytoken.Tokens{DB: database, Record: model.Record}
 	g.signIn = &oauth.Store{DB: database, Record: signin.RecordTx}
-	if err := g.useUserTokens(k8s, database, c); err != nil {
+	if err := errors.Join(g.useUserTokens(k8s, database, c), g.useContent(k8s, database, c)); err != nil {
 		return nil, err
 	}
 	background.Run("content store", database.Run) // when all jobs are registered

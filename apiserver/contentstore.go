@@ -23,6 +23,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/devmode"
 	"github.com/quoin-dev/quoin/internal/content/oauth"
 	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/content/upload"
 	"github.com/quoin-dev/quoin/internal/content/usertoken"
@@ -35,7 +36,7 @@ import (
 func ContentOwners() []store.Owner { return slices.Clone(owners) }
 
 // owners are the packages with tables in the content store.
-var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner, oauth.Owner, usertoken.Owner}, content.Owners...)
+var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner, oauth.Owner, usertoken.Owner, subject.Owner}, content.Owners...)
 
 const (
 	// purgeInterval is the time between two scans for content of deleted objects.

@@ -231,7 +231,7 @@ func principalOf(account *v1alpha1.Account, k *v1alpha1.ApiKey, owner *v1alpha1.
 		p.Name = k.Name
 	}
 	if owner != nil {
-		p.Email, p.User = EmailOf(owner), owner.Name
+		p.Email, p.User, p.UserUID = EmailOf(owner), owner.Name, string(owner.UID)
 	}
 	p.Grants = grantsOf(k)
 	return p

@@ -102,7 +102,7 @@ func (a *OIDC) principal(ctx context.Context, account *v1alpha1.Account, spec *v
 		return nil, err
 	}
 	if user != nil {
-		p.User = user.Name
+		p.User, p.UserUID = user.Name, string(user.UID)
 	}
 	if groups := groupsWithRoles(spec, groupsIn(spec, c)); len(groups) > 0 {
 		p.Issuer, p.Groups = spec.URL, groups

@@ -69,8 +69,8 @@ type Principal struct {
 	// Email of the user that the principal is or acts on behalf of; empty if there is none.
 	Email string
 	// User is the object name of the ScimUser that the principal is or acts on behalf of; empty if
-	// there is none.
-	User string
+	// there is none. UserUID is its UID: the name can be that of another ScimUser later.
+	User, UserUID string
 	// UserName is the SCIM userName of a user, also of one without a ScimUser; empty for other kinds.
 	UserName string
 	// ScimProfile is the SCIM client that responses are adapted to; empty to detect it.

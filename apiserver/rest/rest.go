@@ -106,7 +106,7 @@ func (a *API) register(tag string, r Route) (err error) {
 // ServeHTTP serves a request whose account and principal are known. The path is canonical:
 // decoded, without a trailing slash, empty or dotted segments.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, p *auth.Principal) {
-	ctx := context.WithValue(auth.With(r.Context(), p), scopeKey{}, &Scope{Account: account, Principal: p})
+	ctx := (&Scope{Account: account, Principal: p}).With(auth.With(r.Context(), p))
 	a.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 

@@ -43,6 +43,11 @@ func (s *Scope) Caller() string { return string(s.Principal.Kind) + ":" + s.Prin
 
 type scopeKey struct{}
 
+// With returns a context with the scope.
+func (s *Scope) With(ctx context.Context) context.Context {
+	return context.WithValue(ctx, scopeKey{}, s)
+}
+
 // ScopeFrom returns the scope of a request; nil outside of one.
 func ScopeFrom(ctx context.Context) *Scope {
 	s, _ := ctx.Value(scopeKey{}).(*Scope)

@@ -4,6 +4,7 @@ package content
 
 import (
 	"context"
+	"slices"
 
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
@@ -17,6 +18,9 @@ import (
 
 // Owners have the tables of the group.
 var Owners = []store.Owner{folder.Owner, workspace.Owner, access.Owner}
+
+// OfUsers is the content that names users.
+var OfUsers = slices.Concat(folder.OfUsers, workspace.OfUsers, access.OfUsers)
 
 // Options configure the group.
 type Options struct {

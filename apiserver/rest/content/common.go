@@ -8,14 +8,19 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/directory/number"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/content/access"
+	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 )
+
+// administrators is the name in the address of the owner of what belonged to users who were deleted.
+const administrators = "administrators"
 
 // kindUser is the kind of an owner that is a ScimUser.
 const kindUser = "ScimUser"
@@ -66,7 +71,8 @@ func (a *api) callerOf(ctx context.Context, kind access.Kind) access.Caller {
 	return by
 }
 
-// ResourceOwner is who content belongs to: a user, or the key of a program.
+// ResourceOwner is who content belongs to: a user, the key of a program, or the administrators of the account, to whom the content of
+// a user who was deleted belongs.
 type ResourceOwner struct {
 	ID        int64   `json:"id" minimum:"1" maximum:"9007199254740991"`
 	Email     string  `json:"email"`
@@ -78,6 +84,9 @@ func (a *api) shownOwner(ctx context.Context, owner string) ResourceOwner {
 	s := rest.ScopeFrom(ctx)
 	kind, id, _ := strings.Cut(owner, ":")
 	fallback := id + "@" + string(s.Account.Spec.Host)
+	if owner == subject.Administrators(s.Account.Name) {
+		return ResourceOwner{ID: number.Of(kind, id), Email: administrators + "@" + string(s.Account.Spec.Host), FirstName: ptr.To("Administrators")}
+	}
 	if kind != kindUser {
 		return ResourceOwner{ID: number.Of(kind, id), Email: fallback}
 	}

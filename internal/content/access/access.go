@@ -23,6 +23,7 @@ import (
 	"embed"
 	"fmt"
 
+	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -34,6 +35,9 @@ var Owner = store.Owner{
 	Name: "access", Migrations: migrations, Tables: []string{"access_grant"},
 	Purge: store.PurgeTable("access_grant", "account_uid, object_kind, object_id, subject"),
 }
+
+// OfUsers is what names users: see subject.Users. What was granted to a user is not granted to the administrators.
+var OfUsers = []subject.Part{subject.Removed("grants", "access_grant", "account_uid, object_kind, object_id, subject", "subject")}
 
 // Level is what a subject may do with an object. Each includes those before.
 type Level int

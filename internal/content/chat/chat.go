@@ -8,6 +8,7 @@
 //	chat.go        the model, purge and retention
 //	run.go         runs: begin, append, end, abort, leases
 //	read.go        threads, runs and lines
+//	forget.go      the threads of users who are deleted
 //	migrations/    the tables
 package chat
 
@@ -78,7 +79,7 @@ type Thread struct {
 	// Agent is the number of the agent, and ChatID the id that the client uses.
 	Agent  int64
 	ChatID string
-	// Owner is the person or program that the thread belongs to.
+	// Owner is the person or program that the thread belongs to: ScimUser:<name> for a user.
 	Owner string
 	// Title is the beginning of the first message.
 	Title string

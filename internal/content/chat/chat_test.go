@@ -53,6 +53,7 @@ func TestDatabases(t *testing.T) {
 			"a thread is deleted with its event":            testDelete,
 			"threads expire":                                testExpire,
 			"what is of deleted deployments is deleted":     testPurge,
+			"the threads of deleted users are deleted":      testDeletedUser,
 			"a thread has a limit":                          testLimit,
 			"what cannot be stored is rejected":             testInvalid,
 		} {

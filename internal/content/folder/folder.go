@@ -16,6 +16,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/fold"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -25,6 +26,9 @@ var migrations embed.FS
 
 // Owner has the table of folders.
 var Owner = store.Owner{Name: "folder", Migrations: migrations, Tables: []string{"folder"}, Purge: store.PurgeTable("folder", "account_uid, id")}
+
+// OfUsers is what names users: see subject.Users.
+var OfUsers = []subject.Part{subject.Reassigned("folders", "folder", "account_uid, id", "owner")}
 
 // Names of events.
 var (

@@ -29,6 +29,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/access"
+	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -46,6 +47,16 @@ var Owner = store.Owner{
 		}
 		return false, nil
 	},
+}
+
+// OfUsers is what names users: see subject.Users. Favorites and views are deleted with the user.
+var OfUsers = []subject.Part{
+	subject.Reassigned("workbooks", "workbook", "account_uid, id", "owner"),
+	subject.Reassigned("reports", "report", "account_uid, id", "owner"),
+	subject.Reassigned("refreshedReports", "report", "account_uid, id", "refreshed_by"),
+	subject.Reassigned("dashboardVersions", "dashboard_version", "account_uid, id", "owner"),
+	subject.Reassigned("placements", "report_placement", "account_uid, id", "placed_by"),
+	subject.Reassigned("refreshedPlacements", "report_placement", "account_uid, id", "refreshed_by"),
 }
 
 // Names of events.

@@ -19,12 +19,16 @@ import (
 	"github.com/quoin-dev/quoin/test/internal/inprocess"
 )
 
+// kubernetes is the cluster of the accounts.
+var kubernetes *clustertest.Cluster
+
 // anyone is an HTTP client that trusts the server.
 var anyone *http.Client
 
 func TestMain(m *testing.M) { clustertest.Main(m, run) }
 
 func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error) {
+	kubernetes = c
 	server, err := inprocess.Serve(ctx, c, apiserver.Config{})
 	if err != nil {
 		return 0, err
