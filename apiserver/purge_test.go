@@ -16,14 +16,14 @@ import (
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
 
-// cluster has the account a1 with the deployment d1.
-type cluster struct{}
+// remaining is a cluster with the account a1 with the deployment d1.
+type remaining struct{}
 
-func (cluster) AccountExists(_ context.Context, a store.Account) (bool, error) {
+func (remaining) AccountExists(_ context.Context, a store.Account) (bool, error) {
 	return a.UID == "a1", nil
 }
 
-func (cluster) DeploymentExists(_ context.Context, d store.Deployment) (bool, error) {
+func (remaining) DeploymentExists(_ context.Context, d store.Deployment) (bool, error) {
 	return d.UID == "d1", nil
 }
 
@@ -53,7 +53,7 @@ func TestPurgeIsComplete(t *testing.T) {
 				}
 			}
 		}
-		purger := &store.Purger{Store: s, Cluster: cluster{}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}
+		purger := &store.Purger{Store: s, Cluster: remaining{}, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)}
 		if err := purger.Scan(t.Context()); err != nil {
 			t.Error(err)
 		}
