@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 			a, _ := o.(*v1alpha1.Account)
 			return []string{a.Spec.Namespace}
 		}).Build()
-	live := interceptor.NewClient(w.api.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error { //nolint:forcetypeassert // the fake client is one
+	live := interceptor.NewClient(w.api.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 		if w.failing != nil {
 			return w.failing
 		}
