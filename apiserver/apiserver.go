@@ -37,6 +37,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
+	"github.com/quoin-dev/quoin/apiserver/contentobjects"
 	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/edit"
@@ -205,6 +206,12 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if err != nil {
 		return fmt.Errorf("set up client: %w", err)
 	}
+	background.Run("content objects", func(ctx context.Context) error {
+		return contentobjects.Run(ctx, contentobjects.Options{
+			Cluster: k8s, Client: clientset, Namespace: c.Namespace, WatchNamespaces: c.WatchNamespaces,
+			Database: groups.content.Database, Record: recordWithoutRequest(k8s.GetCache()), Log: c.Log,
+		})
+	})
 	groups.deployments.Logs, groups.deployments.GitHub = podLogs{clientset}, app
 	known, err := catalog.New(writer, informer)
 	if err != nil {

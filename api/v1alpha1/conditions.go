@@ -30,6 +30,9 @@ const (
 	// ConditionVersionStopped is True while the newest version of a channel is stopped, and otherwise
 	// absent. It does not affect Ready.
 	ConditionVersionStopped = "VersionStopped"
+	// ConditionDrifted is True while a workbook contains reports that its definition does not have. It is present
+	// only while True, and does not affect Ready.
+	ConditionDrifted = "Drifted"
 )
 
 // PodModelCompiled is the readiness gate of API pods: True once the pod has compiled its data
@@ -160,6 +163,22 @@ const (
 	ReasonDbtSyncFailed = "DbtSyncFailed"
 	// ReasonDbtSyncCancelled: the dbt sync was cancelled.
 	ReasonDbtSyncCancelled = "DbtSyncCancelled"
+
+	// ReasonConflict: content that the object would manage belongs to another object, or was created by a user and
+	// is not adopted.
+	ReasonConflict = "Conflict"
+	// ReasonFolderNotFound: the referenced Folder does not exist, or belongs to another deployment.
+	ReasonFolderNotFound = "FolderNotFound"
+	// ReasonFolderNotReady: the referenced Folder has no folder in the content store yet.
+	ReasonFolderNotReady = "FolderNotReady"
+	// ReasonFolderNotEmpty: a folder whose object was deleted contains other folders.
+	ReasonFolderNotEmpty = "FolderNotEmpty"
+	// ReasonContentStoreUnavailable: quoin apiserver has no content store, or cannot reach it.
+	ReasonContentStoreUnavailable = "ContentStoreUnavailable"
+	// ReasonDriftCorrected: content had been changed elsewhere, and is what its object defines again.
+	ReasonDriftCorrected = "DriftCorrected"
+	// ReasonUndefinedReports: a workbook contains reports that its definition does not have.
+	ReasonUndefinedReports = "UndefinedReports"
 
 	// ReasonRevoked: the API key is revoked permanently.
 	ReasonRevoked = "Revoked"

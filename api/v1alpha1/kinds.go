@@ -78,6 +78,18 @@ var Kinds = []Kind{
 		Roles:  Roles{Admin: Write},
 		Events: Events{"Created OAuth integration", "Updated OAuth integration", "Deleted OAuth integration"},
 	}, {
+		Object: &Workbook{}, List: &WorkbookList{}, Plural: "workbooks", ShortName: "qwb", DisplayName: "Workbook",
+		Content: true, WrittenBy: "users",
+		Cached: Cached{APIServer: Whole},
+		Roles:  Roles{Viewer: Read, Editor: Write, Admin: Write},
+		Events: Events{"Created object", "Updated object", "Deleted object"},
+	}, {
+		Object: &Folder{}, List: &FolderList{}, Plural: "folders", ShortName: "qfld", DisplayName: "Folder",
+		Content: true, WrittenBy: "users",
+		Cached: Cached{APIServer: Whole},
+		Roles:  Roles{Viewer: Read, Editor: Write, Admin: Write},
+		Events: Events{"Created object", "Updated object", "Deleted object"},
+	}, {
 		Object: &ScimGroup{}, List: &ScimGroupList{}, Plural: "scimgroups", ShortName: "sgrp", DisplayName: "SCIM group",
 		Controller: true, WrittenBy: "SCIM clients, users",
 		Cached:     Cached{Controller: WithTimes, APIServer: Reduced},
@@ -125,6 +137,8 @@ type Kind struct {
 	Cluster bool
 	// Controller reports whether controllers/<kind> reconciles the kind.
 	Controller bool
+	// Content kinds are reconciled into the content store by quoin apiserver, in apiserver/contentobjects.
+	Content bool
 	// Numbered kinds get a number from their Account, in LabelID. See internal/ids.
 	Numbered bool
 	// Scale reports whether the kind has the subresource scale.

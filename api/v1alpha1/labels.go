@@ -64,4 +64,6 @@ const (
 
 	// FinalizerAccount delays the deletion of an Account until its objects are deleted.
 	FinalizerAccount = Group + "/account-teardown"
+	// FinalizerContent delays the deletion of a Workbook or a Folder until its content is deleted or released.
+	FinalizerContent = Group + "/content"
 )

@@ -42,7 +42,7 @@ func kindsTable(folder string) (string, error) {
 			scope = "cluster"
 		}
 		status := "available"
-		if k.HasConditions() && !k.Controller {
+		if k.HasConditions() && !k.Controller && !k.Content {
 			status = "planned (API only)"
 		}
 		fmt.Fprintf(&b, "| [%s](%s) | `%s` | %s | %s | %s |\n", k.Name(), page, k.ShortName, scope, k.WrittenBy, status)

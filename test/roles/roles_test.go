@@ -184,6 +184,12 @@ func TestLifeOfAnAccount(t *testing.T) {
 			ClientSecretRef: v1alpha1.SecretKeyReference{Name: "warehouse", Key: "clientSecret"},
 		}},
 		&v1alpha1.OidcTokenConfig{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "aws"}, Spec: v1alpha1.OidcTokenConfigSpec{AudienceType: v1alpha1.OidcAudienceAWS}},
+		&v1alpha1.Folder{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "finance"}, Spec: v1alpha1.FolderSpec{
+			DeploymentRef: v1alpha1.LocalReference{Name: d.Name}, Name: "Finance",
+		}},
+		&v1alpha1.Workbook{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "sales"}, Spec: v1alpha1.WorkbookSpec{
+			DeploymentRef: v1alpha1.LocalReference{Name: d.Name}, Slug: "sales", FolderRef: &v1alpha1.LocalReference{Name: "finance"},
+		}},
 		&v1alpha1.AccountRole{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "analyst"}, Spec: v1alpha1.AccountRoleSpec{Name: "Analyst"}},
 		&v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "admin"}},
 		&v1alpha1.DbtSync{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "one"}, Spec: v1alpha1.DbtSyncSpec{

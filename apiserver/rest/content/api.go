@@ -12,12 +12,13 @@ import (
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/folder"
+	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // Owners have the tables of the group.
-var Owners = []store.Owner{folder.Owner, workspace.Owner, access.Owner}
+var Owners = []store.Owner{managed.Owner, folder.Owner, workspace.Owner, access.Owner}
 
 // OfUsers is the content that names users.
 var OfUsers = slices.Concat(folder.OfUsers, workspace.OfUsers, access.OfUsers)

@@ -3,10 +3,12 @@ package contenttest
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -19,10 +21,19 @@ func Rejects(t testing.TB, err error, reason content.Reason, part string) {
 	}
 }
 
+// withManaged returns owners with that of managed content, which each change of folders and workbooks reads.
+func withManaged(owners []store.Owner) []store.Owner {
+	isManaged := func(o store.Owner) bool { return o.Name == managed.Owner.Name }
+	if slices.ContainsFunc(owners, isManaged) {
+		return owners
+	}
+	return append(slices.Clone(owners), managed.Owner)
+}
+
 // Open opens a database, which is closed at the end of the test.
 func Open(t testing.TB, url string, owners ...store.Owner) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, nil, owners...)
+	s, err := store.Open(t.Context(), url, nil, withManaged(owners)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/access"
+	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -37,33 +38,37 @@ func (f *Folders) Create(ctx context.Context, s content.Scope, by access.Caller,
 		}
 	}
 	err = f.change(ctx, s, func(tx *store.Tx) error {
-		now := f.now()
-		created := &Folder{
-			ParentID: in.ParentID, Name: in.Name, Owner: by.Owner, CreatedAt: now, UpdatedAt: now, CreatedBy: by.Principal, UpdatedBy: by.Principal,
-		}
-		above, err := parentPath(ctx, tx, s, in.ParentID)
-		if err != nil {
-			return err
-		}
-		if err := checkDepth(len(above)+1, in.ParentID); err != nil {
-			return err
-		}
-		if err := checkPlace(ctx, tx, s, created); err != nil {
-			return err
-		}
-		if created.Position, err = positionIn(ctx, tx, s, in); err != nil {
-			return err
-		}
-		if created.ID, err = tx.NextID(ctx, s.Account.UID, "folder"); err != nil {
-			return err
-		}
-		if err := insert(ctx, tx, s, created); err != nil {
-			return err
-		}
-		path = append(above, *created)
-		return f.record(ctx, tx, createdFolder, nil, created)
+		path, err = f.create(ctx, tx, s, by, in)
+		return err
 	})
 	return path, err
+}
+
+func (f *Folders) create(ctx context.Context, tx *store.Tx, s content.Scope, by access.Caller, in New) (path []Folder, err error) {
+	now := f.now()
+	created := &Folder{
+		ParentID: in.ParentID, Name: in.Name, Owner: by.Owner, CreatedAt: now, UpdatedAt: now, CreatedBy: by.Principal, UpdatedBy: by.Principal,
+	}
+	above, err := parentPath(ctx, tx, s, in.ParentID)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDepth(len(above)+1, in.ParentID); err != nil {
+		return nil, err
+	}
+	if err := checkPlace(ctx, tx, s, created); err != nil {
+		return nil, err
+	}
+	if created.Position, err = positionIn(ctx, tx, s, in); err != nil {
+		return nil, err
+	}
+	if created.ID, err = tx.NextID(ctx, s.Account.UID, "folder"); err != nil {
+		return nil, err
+	}
+	if err := insert(ctx, tx, s, created); err != nil {
+		return nil, err
+	}
+	return append(above, *created), f.record(ctx, tx, createdFolder, nil, created)
 }
 
 // Update changes a folder. It returns the path to it, as Ancestors. An
@@ -93,54 +98,65 @@ func (f *Folders) Update(ctx context.Context, s content.Scope, by access.Caller,
 // Move moves a folder, with everything in it, into another folder or to the root. It becomes the
 // last one there. It returns the path to it, as Ancestors.
 func (f *Folders) Move(ctx context.Context, s content.Scope, by access.Caller, id, parent int64) ([]Folder, error) {
-	return f.replace(ctx, s, by, id, func(tx *store.Tx, after *Folder) error {
-		if after.ParentID == parent {
-			return nil
-		}
-		above, err := parentPath(ctx, tx, s, parent)
-		if err != nil {
-			return err
-		}
-		if slices.ContainsFunc(above, func(f Folder) bool { return f.ID == id }) {
-			return content.Errorf(content.Invalid, "folderId: folder %d is in folder %d, which is to be moved; allowed: a folder outside it", parent, id)
-		}
-		levels, err := height(ctx, tx, s, id)
-		if err != nil {
-			return err
-		}
-		if err := checkDepth(len(above)+levels, parent); err != nil {
-			return err
-		}
-		after.ParentID = parent
-		after.Position, err = positionIn(ctx, tx, s, New{ParentID: parent})
+	return f.replace(ctx, s, by, id, func(tx *store.Tx, after *Folder) error { return moveTo(ctx, tx, s, after, parent) })
+}
+
+// moveTo makes a folder the last one in another folder, unless it is there already.
+func moveTo(ctx context.Context, tx *store.Tx, s content.Scope, after *Folder, parent int64) error {
+	if after.ParentID == parent {
+		return nil
+	}
+	above, err := parentPath(ctx, tx, s, parent)
+	if err != nil {
 		return err
-	})
+	}
+	if slices.ContainsFunc(above, func(f Folder) bool { return f.ID == after.ID }) {
+		return content.Errorf(content.Invalid, "folderId: folder %d is in folder %d, which is to be moved; allowed: a folder outside it", parent, after.ID)
+	}
+	levels, err := height(ctx, tx, s, after.ID)
+	if err != nil {
+		return err
+	}
+	if err := checkDepth(len(above)+levels, parent); err != nil {
+		return err
+	}
+	after.ParentID = parent
+	after.Position, err = positionIn(ctx, tx, s, New{ParentID: parent})
+	return err
 }
 
 // Delete deletes a folder that contains no other.
 func (f *Folders) Delete(ctx context.Context, s content.Scope, id int64) error {
-	return f.change(ctx, s, func(tx *store.Tx) error {
-		before, err := get(ctx, tx, s, id)
-		if err != nil {
+	return f.change(ctx, s, func(tx *store.Tx) error { return f.delete(ctx, tx, s, id) })
+}
+
+func (f *Folders) delete(ctx context.Context, tx *store.Tx, s content.Scope, id int64) error {
+	before, err := get(ctx, tx, s, id)
+	if err != nil {
+		return err
+	}
+	if err := managed.Check(ctx, tx, s, managed.Folder, id); err != nil {
+		return err
+	}
+	children, err := countChildren(ctx, tx, s, id)
+	if err != nil {
+		return err
+	}
+	if children > 0 {
+		return content.Errorf(content.Invalid, "folderId: folder %d contains %d folders; allowed: a folder without sub-folders", id, children)
+	}
+	if _, err := tx.ExecContext(ctx, "DELETE FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3", s.Account.UID, s.Deployment.UID, id); err != nil {
+		return fmt.Errorf("delete folder %d: %w", id, err)
+	}
+	if err := managed.Deleted(ctx, tx, s, managed.Folder, id); err != nil {
+		return err
+	}
+	if f.Deleted != nil {
+		if err := f.Deleted(ctx, tx, s, id); err != nil {
 			return err
 		}
-		children, err := countChildren(ctx, tx, s, id)
-		if err != nil {
-			return err
-		}
-		if children > 0 {
-			return content.Errorf(content.Invalid, "folderId: folder %d contains %d folders; allowed: a folder without sub-folders", id, children)
-		}
-		if _, err := tx.ExecContext(ctx, "DELETE FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3", s.Account.UID, s.Deployment.UID, id); err != nil {
-			return fmt.Errorf("delete folder %d: %w", id, err)
-		}
-		if f.Deleted != nil {
-			if err := f.Deleted(ctx, tx, s, id); err != nil {
-				return err
-			}
-		}
-		return f.record(ctx, tx, deletedFolder, before, nil)
-	})
+	}
+	return f.record(ctx, tx, deletedFolder, before, nil)
 }
 
 // change runs work in a transaction that excludes other changes of the account.
@@ -156,30 +172,38 @@ func (f *Folders) change(ctx context.Context, s content.Scope, work func(tx *sto
 // replace changes a folder with edit, and returns the path to it.
 func (f *Folders) replace(ctx context.Context, s content.Scope, by access.Caller, id int64, edit func(tx *store.Tx, after *Folder) error) (path []Folder, err error) {
 	err = f.change(ctx, s, func(tx *store.Tx) error {
-		if path, err = ancestors(ctx, tx, s, id); err != nil {
-			return err
-		}
-		before := path[len(path)-1]
-		after := &path[len(path)-1]
-		if err := edit(tx, after); err != nil || *after == before {
-			return err
-		}
-		after.UpdatedAt, after.UpdatedBy = f.now(), by.Principal
-		if after.ParentID != before.ParentID || after.Name != before.Name {
-			if err := checkPlace(ctx, tx, s, after); err != nil {
-				return err
-			}
-		}
-		if err := update(ctx, tx, s, after); err != nil {
-			return err
-		}
-		if err := f.record(ctx, tx, updatedFolder, &before, after); err != nil || after.ParentID == before.ParentID {
-			return err
-		}
-		path, err = ancestors(ctx, tx, s, id)
+		path, err = f.replaceTx(ctx, tx, s, by, id, edit)
 		return err
 	})
 	return path, err
+}
+
+func (f *Folders) replaceTx(ctx context.Context, tx *store.Tx, s content.Scope, by access.Caller, id int64, edit func(tx *store.Tx, after *Folder) error) ([]Folder, error) {
+	path, err := ancestors(ctx, tx, s, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := managed.Check(ctx, tx, s, managed.Folder, id); err != nil {
+		return nil, err
+	}
+	before := path[len(path)-1]
+	after := &path[len(path)-1]
+	if err := edit(tx, after); err != nil || *after == before {
+		return path, err
+	}
+	after.UpdatedAt, after.UpdatedBy = f.now(), by.Principal
+	if after.ParentID != before.ParentID || after.Name != before.Name {
+		if err := checkPlace(ctx, tx, s, after); err != nil {
+			return nil, err
+		}
+	}
+	if err := update(ctx, tx, s, after); err != nil {
+		return nil, err
+	}
+	if err := f.record(ctx, tx, updatedFolder, &before, after); err != nil || after.ParentID == before.ParentID {
+		return path, err
+	}
+	return ancestors(ctx, tx, s, id)
 }
 
 // parentPath returns the path to a parent that a request names; it is empty for the root.

@@ -3,6 +3,7 @@
 //
 //	folder.go      the model and its rules
 //	changes.go     creating, updating, moving and deleting
+//	apply.go       folders that objects in Kubernetes manage
 //	queries.go     reading
 //	migrations/    the table
 package folder

@@ -13,6 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/folder"
+	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -51,6 +52,9 @@ var changes = map[string]struct {
 	"restore": {func(ctx context.Context, w *Workspace) error {
 		return errorOf(w.Restore(ctx, demo, bob, 1, 1))
 	}, 2, before},
+	"apply": {func(ctx context.Context, w *Workspace) error {
+		return errorOf(w.Apply(ctx, demo, ofGit, managed.Options{Object: sales, Adopt: true}, definition()))
+	}, 4, rows{1, 4, 0, 1, 2, 3}},
 }
 
 func change(argument string) error {

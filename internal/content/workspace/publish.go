@@ -15,6 +15,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -95,6 +96,9 @@ func (w *Workspace) Publish(ctx context.Context, s content.Scope, by Caller, wor
 }
 
 func (w *Workspace) publish(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, wb *Workbook, in Publication) (*Dashboard, error) {
+	if err := managed.Check(ctx, tx, s, managed.Workbook, wb.ID); err != nil {
+		return nil, err
+	}
 	before, err := getDashboard(ctx, tx, s, wb.ID)
 	if err != nil {
 		return nil, err
@@ -130,7 +134,7 @@ func (w *Workspace) publish(ctx context.Context, tx *store.Tx, s content.Scope, 
 }
 
 // version returns the dashboard that a publication makes, without what only a new version gets.
-func (w *Workspace) version(ctx context.Context, tx *store.Tx, s content.Scope, wb *Workbook, before *Dashboard, in Publication) (*Dashboard, error) {
+func (w *Workspace) version(ctx context.Context, q store.Querier, s content.Scope, wb *Workbook, before *Dashboard, in Publication) (*Dashboard, error) {
 	config, field, err := configOf(wb, in)
 	if err != nil {
 		return nil, err
@@ -160,7 +164,7 @@ func (w *Workspace) version(ctx context.Context, tx *store.Tx, s content.Scope, 
 	if n := utf8.RuneCountInString(out.Description); n > maxDescription {
 		return nil, content.Errorf(content.Invalid, "description: it has %d characters; allowed: %d", n, maxDescription)
 	}
-	reports, err := reportsOf(ctx, tx, s, wb.ID)
+	reports, err := reportsOf(ctx, q, s, wb.ID)
 	if err != nil {
 		return nil, err
 	}

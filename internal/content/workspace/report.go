@@ -13,6 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -133,6 +134,9 @@ func (w *Workspace) createReport(ctx context.Context, tx *store.Tx, s content.Sc
 	if err := checkReportPlace(ctx, tx, s, created); err != nil {
 		return nil, err
 	}
+	if err := checkManaged(ctx, tx, s, created.WorkbookID); err != nil {
+		return nil, err
+	}
 	var err error
 	if created.ID, err = tx.NextID(ctx, s.Account.UID, "report"); err != nil {
 		return nil, err
@@ -191,6 +195,11 @@ func (w *Workspace) updateReport(ctx context.Context, tx *store.Tx, s content.Sc
 	if err := applyReport(&after, in); err != nil {
 		return nil, err
 	}
+	if after != *before || in.Placement == nil {
+		if err := checkManaged(ctx, tx, s, before.WorkbookID, after.WorkbookID); err != nil {
+			return nil, err
+		}
+	}
 	if after.FolderID != before.FolderID || after.WorkbookID != before.WorkbookID {
 		if err := checkReportPlace(ctx, tx, s, &after); err != nil {
 			return nil, err
@@ -219,7 +228,23 @@ func (w *Workspace) DeleteReport(ctx context.Context, s content.Scope, id int64)
 	})
 }
 
+// checkManaged returns a conflict if a change of reports in workbooks, 0 for none, is one of a workbook that an object manages.
+func checkManaged(ctx context.Context, q store.Querier, s content.Scope, workbooks ...int64) error {
+	for _, id := range workbooks {
+		if id == 0 {
+			continue
+		}
+		if err := managed.Check(ctx, q, s, managed.Workbook, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (w *Workspace) deleteReport(ctx context.Context, tx *store.Tx, s content.Scope, before *Report) error {
+	if err := checkManaged(ctx, tx, s, before.WorkbookID); err != nil {
+		return err
+	}
 	for _, statement := range []string{
 		"DELETE FROM report_placement WHERE account_uid = $1 AND deployment_uid = $2 AND report_id = $3",
 		"DELETE FROM report WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3",

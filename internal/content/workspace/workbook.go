@@ -16,6 +16,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -119,6 +120,9 @@ func (w *Workspace) Update(ctx context.Context, s content.Scope, by Caller, id i
 }
 
 func (w *Workspace) update(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, before *Workbook, in Change) (*Workbook, error) {
+	if err := managed.Check(ctx, tx, s, managed.Workbook, before.ID); err != nil {
+		return nil, err
+	}
 	if in.Version != 0 && in.Version != before.Version {
 		return nil, content.Errorf(content.Conflict, "version: workbook %d has version %d, not %d: read it again", before.ID, before.Version, in.Version)
 	}
@@ -144,22 +148,32 @@ func (w *Workspace) update(ctx context.Context, tx *store.Tx, s content.Scope, b
 // Delete deletes a workbook with its reports and its dashboard.
 func (w *Workspace) Delete(ctx context.Context, s content.Scope, id int64) error {
 	return w.change(ctx, s, func(tx *store.Tx) error {
-		before, err := getWorkbook(ctx, tx, s, id)
-		if err != nil {
-			return err
-		}
-		if err := deleteDashboardOf(ctx, tx, s, id); err != nil {
-			return err
-		}
-		if err := w.deleteReportsOf(ctx, tx, s, id); err != nil {
-			return err
-		}
-		const statement = "DELETE FROM workbook WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3"
-		if _, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, id); err != nil {
-			return fmt.Errorf("delete workbook %d: %w", id, err)
-		}
-		return w.recordWorkbook(ctx, tx, deletedWorkbook, before, nil)
+		return w.delete(ctx, tx, s, id)
 	})
+}
+
+func (w *Workspace) delete(ctx context.Context, tx *store.Tx, s content.Scope, id int64) error {
+	before, err := getWorkbook(ctx, tx, s, id)
+	if err != nil {
+		return err
+	}
+	if err := managed.Check(ctx, tx, s, managed.Workbook, id); err != nil {
+		return err
+	}
+	if err := deleteDashboardOf(ctx, tx, s, id); err != nil {
+		return err
+	}
+	if err := w.deleteReportsOf(ctx, tx, s, id); err != nil {
+		return err
+	}
+	const statement = "DELETE FROM workbook WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3"
+	if _, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, id); err != nil {
+		return fmt.Errorf("delete workbook %d: %w", id, err)
+	}
+	if err := managed.Deleted(ctx, tx, s, managed.Workbook, id); err != nil {
+		return err
+	}
+	return w.recordWorkbook(ctx, tx, deletedWorkbook, before, nil)
 }
 
 // apply sets the properties of a change.

@@ -2,6 +2,7 @@
 //
 //	workspace.go   the owner of the tables, what is common to all kinds of content
 //	workbook.go    the model of workbooks; creating, updating and deleting them
+//	apply.go       workbooks that objects in Kubernetes manage
 //	upsert.go      creating or updating a workbook by its slug, duplicating one
 //	queries.go     reading workbooks
 //	report.go      the model of reports; creating, updating and deleting them, also by public id
