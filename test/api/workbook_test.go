@@ -23,7 +23,7 @@ definition:
   meta: {theme: {dark: true}}
   dashboardDraft:
     title: Sales
-    widgets: [{id: w1, type: TEXT, position: {x: 0, y: 0, w: 1, h: 1}}]
+    widgets: [{id: w1, type: TEXT, position: {x: 0, "y": 0, w: 1, h: 1}}]
   reports:
   - publicId: SalesByState
     name: Orders

@@ -32,7 +32,7 @@ definition:
     title: Sales
     widgets:
     - type: CHART
-      position: {x: 0, y: 0, w: 6, h: 4}
+      position: {x: 0, "y": 0, w: 6, h: 4}
       config: {reportPublicId: %[2]s}
 `, slug, publicID)
 }
@@ -76,6 +76,8 @@ func TestWorkbooksAndFoldersAreApplied(t *testing.T) {
 	change(t, child, func() { child.Spec.ParentRef, child.Spec.Name = nil, "First quarter" })
 	ready(t, child)
 	call(t, "GET", foldersPath, nil).Is(200).Want(map[string]string{"items.0.name": `"Finance"`, "items.0.position": "3", "items.1.name": `"First quarter"`})
+	remove(t, w)
+	remove(t, child) // a folder waits for those in it
 }
 
 func TestManagedContentIsNotChangedOverREST(t *testing.T) {
@@ -84,6 +86,7 @@ func TestManagedContentIsNotChangedOverREST(t *testing.T) {
 	list := call(t, "GET", fmt.Sprint(reportsPath, "?workbookId=", w.Status.WorkbookID), nil).Is(200)
 	report := fmt.Sprintf("%s/%.0f", reportsPath, list.At("items.0.id"))
 	book, place := fmt.Sprint(workbooksPath, "/", w.Status.WorkbookID), fmt.Sprint(foldersPath, "/", f.Status.FolderID)
+	other := call(t, "POST", workbooksPath, map[string]any{"name": "Other"}).Is(200).ID()
 	before := string(call(t, "GET", book, nil).Is(200).Body)
 	for _, c := range []struct {
 		method, path string
@@ -92,7 +95,7 @@ func TestManagedContentIsNotChangedOverREST(t *testing.T) {
 	}{
 		{"PUT", book, map[string]any{"name": "Mine"}, "Workbook acme/managed"},
 		{"PUT", workbooksPath + "/by-slug/managed", map[string]any{"name": "Mine"}, "Workbook acme/managed"},
-		{"POST", workbooksPath, map[string]any{"slug": "managed", "slugTakeover": true}, "Workbook acme/managed"},
+		{"PUT", workbooksPath + "/" + other, map[string]any{"slug": "managed", "slugTakeover": true}, "Workbook acme/managed"},
 		{"PUT", book + "/dashboard", map[string]any{"dashboardDraft": nil}, "Workbook acme/managed"},
 		{"POST", book + "/publish", map[string]any{"workbookId": w.Status.WorkbookID}, "Workbook acme/managed"},
 		{"POST", book + "/versions/1/restore", nil, "Workbook acme/managed"},
@@ -114,7 +117,7 @@ func TestManagedContentIsNotChangedOverREST(t *testing.T) {
 }
 
 func TestContentOfUsersIsAdopted(t *testing.T) {
-	id := call(t, "POST", workbooksPath, map[string]any{"slug": "adopted", "name": "Mine"}).Is(200).ID()
+	id := call(t, "PUT", workbooksPath+"/by-slug/adopted", map[string]any{"name": "Mine"}).Is(200).ID()
 	w := awaitReason(t, workbook(t, "adopted", salesSpec("adopted", "AdoptedRepo1")), v1alpha1.ReasonConflict)
 	if !strings.Contains(message(w), "spec.adopt") || !meta.IsStatusConditionTrue(w.Status.Conditions, v1alpha1.ConditionStalled) || w.Status.ObservedGeneration != w.Generation {
 		t.Errorf("the status is %+v", w.Status)
@@ -183,24 +186,24 @@ func TestDeletedDeployments(t *testing.T) {
 func TestInvalidDefinitions(t *testing.T) {
 	for name, c := range map[string]struct{ spec, message string }{
 		"a widget": {
-			"definition: {dashboardDraft: {widgets: [{type: TEXT, position: {x: 0, y: 0, w: 0, h: 1}}]}}",
+			`{slug: invalid, definition: {dashboardDraft: {widgets: [{type: TEXT, position: {x: 0, "y": 0, w: 0, h: 1}}]}}}`,
 			"spec.definition.dashboardDraft.widgets[0].position.w: minimum: got 0, want 1",
 		},
 		"a chart without its report": {
-			"publish: true\ndefinition: {dashboardDraft: {widgets: [{type: CHART, position: {x: 0, y: 0, w: 1, h: 1}, config: {reportPublicId: NotDefined01}}]}}",
+			`{slug: invalid, publish: true, definition: {dashboardDraft: {widgets: [{type: CHART, position: {x: 0, "y": 0, w: 1, h: 1}, config: {reportPublicId: NotDefined01}}]}}}`,
 			"spec.definition.dashboardDraft.widgets[0].config.reportPublicId: the workbook has no report",
 		},
 		"a query": {
-			"definition: {reports: [{publicId: InvalidRepo1, name: a, jsonQuery: '{'}]}",
+			"{slug: invalid, definition: {reports: [{publicId: InvalidRepo1, name: a, jsonQuery: '{'}]}}",
 			"spec.definition.reports[0]: jsonQuery:",
 		},
 		"a draft in the meta": {
-			"definition: {meta: {dashboardDraft: {}}}",
+			"{slug: invalid, definition: {meta: {dashboardDraft: {}}}}",
 			"spec.definition.meta.dashboardDraft: it is not allowed",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := awaitReason(t, workbook(t, "invalid", "slug: invalid\n"+c.spec), v1alpha1.ReasonInvalidSpec)
+			w := awaitReason(t, workbook(t, "invalid", c.spec), v1alpha1.ReasonInvalidSpec)
 			if !strings.HasPrefix(message(w), c.message) {
 				t.Errorf("the message is %q", message(w))
 			}
