@@ -130,7 +130,7 @@ no: a deployment is not ready, or a check failed.`,
 	for _, build := range []func(*session) *cobra.Command{
 		statusCommand, getCommand, whyCommand, versionsCommand, usersCommand, auditCommand, checkCommand, bundleCommand,
 		pinCommand, holdCommand, followCommand, rollbackCommand, retryCommand, promoteCommand,
-		tokenCommand, curlCommand, psqlCommand, keysCommand,
+		tokenCommand, curlCommand, psqlCommand, keysCommand, exportCommand,
 	} {
 		root.AddCommand(build(s))
 	}

@@ -23,6 +23,64 @@ const (
 	RetainContent ContentDeletionPolicy = "Retain"
 )
 
+// WorkbookPivotItems are how a table shows the result of a report.
+type WorkbookPivotItems struct {
+	// rows are the members in rows.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +required
+	Rows []string `json:"rows"`
+
+	// columns are the members in columns.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +required
+	Columns []string `json:"columns"`
+
+	// measures that are shown.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +required
+	Measures []string `json:"measures"`
+
+	// filters are the members that are filtered.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=1024
+	// +required
+	Filters []string `json:"filters"`
+
+	// measuresAxis is where the measures are.
+	// +kubebuilder:validation:Enum=columns;rows
+	// +optional
+	MeasuresAxis *string `json:"measuresAxis,omitempty"`
+
+	// measuresPosition is where the measures are beside the members of their axis.
+	// +kubebuilder:validation:Enum=before;after
+	// +optional
+	MeasuresPosition *string `json:"measuresPosition,omitempty"`
+
+	// displayScale is the scale of numbers.
+	// +kubebuilder:validation:Enum=model;absolute;thousands;millions;billions
+	// +optional
+	DisplayScale *string `json:"displayScale,omitempty"`
+
+	// showRowTotals shows totals of rows.
+	// +optional
+	ShowRowTotals *bool `json:"showRowTotals,omitempty"`
+
+	// showColumnTotals shows totals of columns.
+	// +optional
+	ShowColumnTotals *bool `json:"showColumnTotals,omitempty"`
+
+	// showAppliedFilters shows the filters.
+	// +optional
+	ShowAppliedFilters *bool `json:"showAppliedFilters,omitempty"`
+}
+
 // WorkbookReport is a report in a workbook.
 type WorkbookReport struct {
 	// publicId identifies the report in the account. Charts of the dashboard refer to it.
@@ -51,10 +109,9 @@ type WorkbookReport struct {
 	// +optional
 	JSONQuery string `json:"jsonQuery,omitempty"`
 
-	// pivotItems are the pivot settings: any JSON object.
-	// +kubebuilder:validation:Type=object
+	// pivotItems are how a table shows the result.
 	// +optional
-	PivotItems *apiextensionsv1.JSON `json:"pivotItems,omitempty"`
+	PivotItems *WorkbookPivotItems `json:"pivotItems,omitempty"`
 
 	// meta is how the result is shown: a JSON object that matches schema report.v1.
 	// +kubebuilder:validation:Type=object

@@ -2,6 +2,7 @@ package contentobjects
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -175,8 +176,14 @@ func defined(spec *v1alpha1.WorkbookSpec, d *v1alpha1.WorkbookDefinition) (*work
 	for i := range d.Reports {
 		r := &d.Reports[i]
 		report := workspace.DefinedReport{PublicID: r.PublicID, Name: string(r.Name), Title: r.Title, JSONQuery: r.JSONQuery, SQLQuery: r.SQLQuery}
-		if report.PivotItems, err = object(fmt.Sprintf("reports[%d].pivotItems", i), r.PivotItems); err != nil {
-			return nil, err
+		if r.PivotItems != nil {
+			text, err := json.Marshal(r.PivotItems)
+			if err != nil {
+				return nil, fmt.Errorf("spec.definition.reports[%d].pivotItems: %w", i, err)
+			}
+			if report.PivotItems, err = workspace.Decode(text); err != nil {
+				return nil, fmt.Errorf("spec.definition.reports[%d].pivotItems: %w", i, err)
+			}
 		}
 		if report.Meta, err = object(fmt.Sprintf("reports[%d].meta", i), r.Meta); err != nil {
 			return nil, err

@@ -31,13 +31,12 @@ func withoutStatus(kind string) bool {
 // the documented config of OAuth integrations, which have no schema, and the parts of workbooks that the content store checks
 // against JSON Schemas.
 var freeForm = map[string]bool{
-	"spec.extensions[].attributes":         true,
-	"spec.customClaims[].value":            true,
-	"spec.config{}":                        true,
-	"spec.definition.dashboardDraft":       true,
-	"spec.definition.meta":                 true,
-	"spec.definition.reports[].meta":       true,
-	"spec.definition.reports[].pivotItems": true,
+	"spec.extensions[].attributes":   true,
+	"spec.customClaims[].value":      true,
+	"spec.config{}":                  true,
+	"spec.definition.dashboardDraft": true,
+	"spec.definition.meta":           true,
+	"spec.definition.reports[].meta": true,
 }
 
 // TestCRDsFollowTheConventions checks every generated CRD against the API conventions of the project.

@@ -30,7 +30,17 @@ definition:
     title: Orders by status
     sqlQuery: SELECT 1
     jsonQuery: '{}'
-    pivotItems: {x: [a]}
+    pivotItems:
+      rows: [a]
+      columns: []
+      measures: [b]
+      filters: []
+      measuresAxis: rows
+      measuresPosition: after
+      displayScale: thousands
+      showRowTotals: true
+      showColumnTotals: false
+      showAppliedFilters: true
     meta: {kind: table, spec: {mark: bar}}
 `},
 	spec: `{deploymentRef: {name: analytics}, slug: sales, definition: {}}`,

@@ -5,6 +5,7 @@ package contentcode_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"testing"
 
@@ -34,6 +35,9 @@ var (
 	anyone *http.Client
 	admin  string
 	k8s    client.Client
+	// cluster is that of the tests, and apiURL the address of the account.
+	cluster *clustertest.Cluster
+	apiURL  string
 )
 
 func TestMain(m *testing.M) { clustertest.Main(m, run) }
@@ -47,8 +51,12 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	if err != nil {
 		return 0, err
 	}
-	k8s, admin = c.Client, tokens["admin"]
-	spec := v1alpha1.AccountSpec{Host: "acme.example.com", Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)}}
+	_, port, err := net.SplitHostPort(server.Address.String())
+	if err != nil {
+		return 0, err
+	}
+	cluster, k8s, admin, apiURL = c, c.Client, tokens["admin"], "https://localhost:"+port
+	spec := v1alpha1.AccountSpec{Host: v1alpha1.Host("localhost:" + port), Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)}}
 	if err := c.Account(ctx, namespace, spec, append(keys, newDeployment("analytics", 1))...); err != nil {
 		return 0, err
 	}
@@ -70,7 +78,7 @@ func newDeployment(name string, number int) *v1alpha1.Deployment {
 // call sends a request of an administrator.
 func call(t *testing.T, method, path string, body any) *apiclient.Answer {
 	t.Helper()
-	return apiclient.Call(t, anyone, admin, method, "https://acme.example.com"+path, body)
+	return apiclient.Call(t, anyone, admin, method, apiURL+path, body)
 }
 
 // workbook creates a Workbook with a spec in YAML, for the deployment analytics. It is deleted after the test.
