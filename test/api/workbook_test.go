@@ -32,9 +32,9 @@ definition:
     jsonQuery: '{}'
     pivotItems:
       rows: [a]
-      columns: []
+      columns: [c]
       measures: [b]
-      filters: []
+      filters: [f]
       measuresAxis: rows
       measuresPosition: after
       displayScale: thousands

@@ -71,7 +71,7 @@ func unknownPluginArguments(known map[string][]string, line int, command, argume
 	arguments, _, _ = strings.Cut(arguments, " -- ")
 	var problems []problem
 	for _, name := range submatches(longFlag, arguments) {
-		if !slices.Contains(flags, name) && command != "keys" {
+		if !slices.Contains(flags, name) && command != "keys" && command != "export" {
 			problems = append(problems, problem{line, fmt.Sprintf("kubectl quoin %s has no flag --%s", command, name)})
 		}
 	}

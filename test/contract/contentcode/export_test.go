@@ -199,7 +199,7 @@ func pick(from map[string]any, names ...string) map[string]any {
 func TestExportsApplyToTheSameContent(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			m := maker{rand.New(rand.NewPCG(seed, 89)), t} //nolint:gosec // test data
+			m := maker{rand.New(rand.NewPCG(seed, 89)), t}
 			slug := fmt.Sprint("export-", seed)
 			id, folders := m.workbook(slug)
 			want := contentOf(t, id)
