@@ -4,6 +4,7 @@
 //	contentobjects.go  the Lease, the controllers and what they watch
 //	workbook.go        Workbooks
 //	folder.go          Folders
+//	sweep.go           content whose objects do not exist
 //	outcome.go         what both have in common: the deployment, errors of the store, deletion
 package contentobjects
 
@@ -155,6 +156,10 @@ func (o Options) control(ctx context.Context) error {
 	)
 	if err != nil {
 		return err
+	}
+	if o.Database != nil {
+		sweep := &sweeper{o.Database, o.Cluster.GetAPIReader()}
+		go sweep.run(ctx, func(err error) { o.Log.Error("Content without objects could not be released", "error", err) })
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- folders.Start(ctx) }()

@@ -179,3 +179,37 @@ func Hash(definition any) (string, error) {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:]), nil
 }
+
+// Row is a row with its account and deployment.
+type Row struct {
+	Record
+	AccountUID, DeploymentUID string
+}
+
+// List returns rows of all accounts after one, in the order of their keys.
+func List(ctx context.Context, q store.Querier, after Row, limit int) (out []Row, err error) {
+	const query = "SELECT account_uid, deployment_uid, " + columns + ` FROM managed_content WHERE (account_uid, kind, content_id) > ($1, $2, $3)
+		ORDER BY account_uid, kind, content_id LIMIT $4`
+	rows, err := q.QueryContext(ctx, query, after.AccountUID, after.Kind, after.ContentID, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list managed content: %w", err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var r Row
+		if err := rows.Scan(&r.AccountUID, &r.DeploymentUID, &r.Kind, &r.Namespace, &r.Name, &r.UID, &r.Generation, &r.ContentID, &r.Definition); err != nil {
+			return nil, fmt.Errorf("list managed content: %w", err)
+		}
+		out = append(out, r)
+	}
+	return out, rows.Err()
+}
+
+// Forget deletes a row, unless it has changed since it was read.
+func Forget(ctx context.Context, tx *store.Tx, r *Row) error {
+	const statement = "DELETE FROM managed_content WHERE account_uid = $1 AND kind = $2 AND content_id = $3 AND object = $4 AND generation = $5"
+	if _, err := tx.ExecContext(ctx, statement, r.AccountUID, r.Kind, r.ContentID, r.UID, r.Generation); err != nil {
+		return fmt.Errorf("release the content of %s: %w", r.Object, err)
+	}
+	return nil
+}
