@@ -377,6 +377,7 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 	stored.tenant.Kube, stored.model.Kube, stored.model.Catalog = writer, writer, known
 	stored.deployments.Kube, stored.deployments.Catalog, stored.deployments.Region = writer, known, c.Region
 	stored.content.Contact, stored.content.Groups = people.Contact, people.GroupsOf
+	stored.content.People, stored.content.Deployments = people, known.Deployments
 	stored.deployments.Person, stored.attributes = people.Person, attributes.Options{Kube: writer, Directory: people}
 	stored.model.SetVariables, stored.model.IssueToken = deployments.SetVariables(stored.deployments), deployments.IssueToken(stored.deployments)
 	return composeREST(known, identity.Options{

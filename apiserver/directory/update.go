@@ -162,6 +162,25 @@ func (d *Directory) FindUser(ctx context.Context, namespace, id string) (*v1alph
 	return u, err
 }
 
+// FindGroup returns a ScimGroup by its number in the REST API, from the cache. It returns edit.ErrDeleted if there is none, or several
+// with the number.
+func (d *Directory) FindGroup(namespace string, n int64) (*v1alpha1.ScimGroup, error) {
+	if named := d.groups.numbered(namespace, n); len(named) == 1 {
+		if g := d.groups.visible(namespace, named[0]); g != nil {
+			return g, nil
+		}
+	}
+	return nil, edit.ErrDeleted
+}
+
+// NameOfGroup returns the display name of a group, from the cache; empty if there is none.
+func (d *Directory) NameOfGroup(namespace, group string) string {
+	if g := d.groups.visible(namespace, group); g != nil {
+		return g.Spec.DisplayName
+	}
+	return ""
+}
+
 // finishRename releases the old unique value after a change. If the reservation of the new value expired
 // and another object has it, finishRename reverts to the old value, which the object still holds.
 func (c *collection[T, S]) finishRename(v *view, r *reservation[T, S], o T, before string) error {

@@ -33,9 +33,14 @@ func (s *Scope) Namespace() string { return s.Account.Spec.Namespace }
 // Content returns the deployment of the path, in the form of the content database.
 func (s *Scope) Content() content.Scope {
 	return content.Scope{
-		Account:    store.Account{UID: string(s.Account.UID), Name: s.Account.Name},
+		Account:    s.StoreAccount(),
 		Deployment: store.Deployment{UID: string(s.Deployment.UID), Namespace: s.Deployment.Namespace, Name: s.Deployment.Name},
 	}
+}
+
+// StoreAccount returns the account as the content store knows it.
+func (s *Scope) StoreAccount() store.Account {
+	return store.Account{UID: string(s.Account.UID), Name: s.Account.Name}
 }
 
 // Caller returns the principal as <kind>:<id>, which identifies it in the content database.

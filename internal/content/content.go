@@ -5,6 +5,7 @@ package content
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -70,6 +71,15 @@ func (e *Error) Error() string { return e.Message }
 // Errorf returns an Error.
 func Errorf(reason Reason, format string, args ...any) error {
 	return &Error{reason, fmt.Sprintf(format, args...)}
+}
+
+// Prefixed returns a rejection that names the field of the request; other errors, and nil, as they are.
+func Prefixed(field string, err error) error {
+	var rejected *Error
+	if !errors.As(err, &rejected) {
+		return err
+	}
+	return Errorf(rejected.Reason, "%s: %s", field, rejected.Message)
 }
 
 // MaxName is the maximum number of characters of a name.

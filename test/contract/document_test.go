@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/number"
+	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/permission"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
@@ -320,7 +322,7 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 	return succeeded
 }
 
-// checkContent sends valid requests for a report and the dashboard that shows it.
+// checkContent sends valid requests for a report, the dashboard that shows it, and who has access to that.
 func (s *specification) checkContent(t *testing.T, succeeded map[string]bool) {
 	t.Helper()
 	const workbook = "/api/v1/deployments/{deploymentId}/workbooks/{workbookId}"
@@ -330,6 +332,7 @@ func (s *specification) checkContent(t *testing.T, succeeded map[string]bool) {
 	chart := map[string]any{
 		"id": "c", "type": "CHART", "position": map[string]any{"x": 0, "y": 0, "w": 1, "h": 1}, "config": map[string]any{"reportPublicId": "Documented01"},
 	}
+	group, _ := admin.call(t, "POST", "/api/scim/v2/Groups", map[string]any{"schemas": []string{schema.GroupURN}, "displayName": "Documented"}).is(201).at("id").(string)
 	for _, c := range []struct {
 		method, path string
 		body         any
@@ -346,6 +349,10 @@ func (s *specification) checkContent(t *testing.T, succeeded map[string]bool) {
 		{"get", workbook + "/versions", nil},
 		{"get", workbook + "/versions/{versionNumber}", nil},
 		{"post", workbook + "/versions/{versionNumber}/restore", nil},
+		{"put", "/api/v1/resource-policies/user", map[string]any{"resourceType": "Workbook", "resourceId": created.at("id"), "action": "WorkbookRead"}},
+		{"put", "/api/v1/resource-policies/group", map[string]any{
+			"resourceType": "Workbook", "resourceId": created.at("id"), "action": "WorkbookEdit", "groupId": number.Of("Group", group),
+		}},
 	} {
 		path := strings.NewReplacer("{deploymentId}", globex.id, "{workbookId}", id, "{publicId}", "Documented01", "{versionNumber}", "1").Replace(c.path)
 		op := s.paths[c.path][c.method]

@@ -6,6 +6,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
@@ -32,6 +34,10 @@ type Options struct {
 	Contact func(namespace, user string) (email, firstName string)
 	// Groups returns the names of the ScimGroups that a ScimUser is in, directly or through others.
 	Groups func(ctx context.Context, namespace, user string) []string
+	// People has the users and groups that content is shared with; nil for none.
+	People People
+	// Deployments returns the deployments of a namespace on which a principal holds a permission; nil for none.
+	Deployments func(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error)
 }
 
 // New returns the families of the group.
@@ -48,8 +54,9 @@ func New(o Options) []rest.Family {
 	a := &api{
 		folders: &folder.Folders{DB: o.Database, Record: record, Deleted: workspace.FolderDeleted},
 		content: &workspace.Workspace{DB: o.Database, Record: record}, contact: o.Contact, groups: o.Groups,
+		sharing: &access.Sharing{DB: o.Database, Record: record}, people: o.People, deployments: o.Deployments,
 	}
-	return []rest.Family{a.foldersFamily(), a.workbooksFamily(), a.reportsFamily()}
+	return []rest.Family{a.foldersFamily(), a.workbooksFamily(), a.reportsFamily(), a.policiesFamily()}
 }
 
 // api has the handlers of the group.
@@ -58,6 +65,10 @@ type api struct {
 	content *workspace.Workspace
 	contact func(namespace, user string) (email, firstName string)
 	groups  func(ctx context.Context, namespace, user string) []string
+	sharing *access.Sharing
+	people  People
+
+	deployments func(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error)
 }
 
 // noDatabase is the database of a server without one.

@@ -31,13 +31,13 @@ func deploymentID(ctx context.Context) int64 {
 	return id
 }
 
-// permissions are those for changing and managing a kind of content.
-type permissions struct{ edit, manage v1alpha1.Permission }
+// permissions are those for reading, changing and managing a kind of content.
+type permissions struct{ read, edit, manage v1alpha1.Permission }
 
 var permissionsOf = map[access.Kind]permissions{
-	access.Folder:   {v1alpha1.PermissionFolderEdit, v1alpha1.PermissionFolderManage},
-	access.Workbook: {v1alpha1.PermissionWorkbookEdit, v1alpha1.PermissionWorkbookManage},
-	access.Report:   {v1alpha1.PermissionReportEdit, v1alpha1.PermissionReportManage},
+	access.Folder:   {v1alpha1.PermissionFolderRead, v1alpha1.PermissionFolderEdit, v1alpha1.PermissionFolderManage},
+	access.Workbook: {v1alpha1.PermissionWorkbookRead, v1alpha1.PermissionWorkbookEdit, v1alpha1.PermissionWorkbookManage},
+	access.Report:   {v1alpha1.PermissionReportRead, v1alpha1.PermissionReportEdit, v1alpha1.PermissionReportManage},
 }
 
 // callerOf returns who reads or changes content of a kind. A program that acts for nobody reaches everything, and may do with it
@@ -70,6 +70,9 @@ func (a *api) callerOf(ctx context.Context, kind access.Kind) access.Caller {
 	by.Access.All = by.Access.All || !isPerson
 	return by
 }
+
+// hidesQueries reports whether a caller sees results but not the SQL of reports: a person who may only read content.
+func hidesQueries(by *access.Caller) bool { return !by.Access.All && by.Access.Max < access.Edit }
 
 // ResourceOwner is who content belongs to: a user, the key of a program, or the administrators of the account, to whom the content of
 // a user who was deleted belongs.

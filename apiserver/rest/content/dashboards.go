@@ -52,9 +52,12 @@ type SnapshotPreferences struct {
 }
 
 // shownSnapshot returns a snapshot as documented. Parts of the meta that are null or absent are left out.
-func shownSnapshot(n *workspace.Snapshot) ReportSnapshot {
+func shownSnapshot(by *access.Caller, n *workspace.Snapshot) ReportSnapshot {
 	out := ReportSnapshot{
 		ID: n.ID, ReportID: n.ReportID, VersionNumber: n.Number, Name: n.Name, Title: rest.NilIfEmpty(n.Title), SQLQuery: rest.NilIfEmpty(n.SQLQuery), Meta: StoredObject(n.Meta),
+	}
+	if hidesQueries(by) {
+		out.SQLQuery = nil
 	}
 	var meta struct {
 		Kind, PythonCode               *string
@@ -83,7 +86,7 @@ func shownSnapshot(n *workspace.Snapshot) ReportSnapshot {
 }
 
 // shownDashboard returns a dashboard as documented; nil for nil.
-func shownDashboard(ctx context.Context, d *workspace.Dashboard) *Dashboard {
+func shownDashboard(ctx context.Context, by *access.Caller, d *workspace.Dashboard) *Dashboard {
 	if d == nil {
 		return nil
 	}
@@ -93,7 +96,7 @@ func shownDashboard(ctx context.Context, d *workspace.Dashboard) *Dashboard {
 		Config: StoredObject(d.Config), ReportSnapshots: make([]ReportSnapshot, len(d.Snapshots)),
 	}
 	for i := range d.Snapshots {
-		out.ReportSnapshots[i] = shownSnapshot(&d.Snapshots[i])
+		out.ReportSnapshots[i] = shownSnapshot(by, &d.Snapshots[i])
 	}
 	return out
 }
@@ -101,11 +104,11 @@ func shownDashboard(ctx context.Context, d *workspace.Dashboard) *Dashboard {
 // DashboardOutput is a dashboard.
 type DashboardOutput struct{ Body Dashboard }
 
-func dashboardOutput(ctx context.Context, d *workspace.Dashboard, err error) (*DashboardOutput, error) {
+func dashboardOutput(ctx context.Context, by *access.Caller, d *workspace.Dashboard, err error) (*DashboardOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &DashboardOutput{*shownDashboard(ctx, d)}, nil
+	return &DashboardOutput{*shownDashboard(ctx, by, d)}, nil
 }
 
 // PublishInput is the body of a publication. Absent fields stay.
@@ -126,10 +129,11 @@ func (a *api) publishDashboard(ctx context.Context, in *PublishInput) (*Dashboar
 	if b.WorkbookID != in.WorkbookID {
 		return nil, rest.BadRequest("workbookId: %d is not %d, the workbook in the path", b.WorkbookID, in.WorkbookID)
 	}
-	d, err := a.content.Publish(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.WorkbookID, workspace.Publication{
+	by := a.callerOf(ctx, access.Workbook)
+	d, err := a.content.Publish(ctx, rest.ScopeFrom(ctx).Content(), by, in.WorkbookID, workspace.Publication{
 		DashboardID: ptr.Deref(b.DashboardID, 0), Config: ptr.Deref(b.Config.Value, Object{}).Object, Title: b.Title, Description: b.Description, AllowEmbed: b.AllowEmbed,
 	})
-	return dashboardOutput(ctx, d, err)
+	return dashboardOutput(ctx, &by, d, err)
 }
 
 // DashboardVersion is a version of a dashboard in a list.
@@ -149,8 +153,9 @@ type ListVersionsInput struct {
 }
 
 func (a *api) listDashboardVersions(ctx context.Context, in *ListVersionsInput) (*rest.List[DashboardVersion], error) {
+	by := a.callerOf(ctx, access.Workbook)
 	fetch := func(ctx context.Context, after *int64, limit int) (rest.StoredPage[DashboardVersion], error) {
-		page, err := a.content.Versions(ctx, rest.ScopeFrom(ctx).Content(), in.WorkbookID, pageAfter(after, limit))
+		page, err := a.content.Versions(ctx, rest.ScopeFrom(ctx).Content(), by, in.WorkbookID, pageAfter(after, limit))
 		out := rest.StoredPage[DashboardVersion]{HasNext: page.HasNext, HasPrevious: page.HasPrevious}
 		for i := range page.Items {
 			d := &page.Items[i]
@@ -171,11 +176,13 @@ type InVersion struct {
 }
 
 func (a *api) getDashboardVersion(ctx context.Context, in *InVersion) (*DashboardOutput, error) {
-	d, err := a.content.DashboardVersion(ctx, rest.ScopeFrom(ctx).Content(), in.WorkbookID, in.VersionNumber)
-	return dashboardOutput(ctx, d, err)
+	by := a.callerOf(ctx, access.Workbook)
+	d, err := a.content.DashboardVersion(ctx, rest.ScopeFrom(ctx).Content(), by, in.WorkbookID, in.VersionNumber)
+	return dashboardOutput(ctx, &by, d, err)
 }
 
 func (a *api) restoreDashboardVersion(ctx context.Context, in *InVersion) (*DashboardOutput, error) {
-	d, err := a.content.Restore(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.WorkbookID, in.VersionNumber)
-	return dashboardOutput(ctx, d, err)
+	by := a.callerOf(ctx, access.Workbook)
+	d, err := a.content.Restore(ctx, rest.ScopeFrom(ctx).Content(), by, in.WorkbookID, in.VersionNumber)
+	return dashboardOutput(ctx, &by, d, err)
 }

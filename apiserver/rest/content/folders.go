@@ -24,13 +24,12 @@ func (a *api) foldersFamily() rest.Family {
 		rest.Handle(http.MethodGet, foldersPath, "getFolders", v1alpha1.PermissionFolderRead, "List the folders in a folder, or at the root", a.listFolders),
 		rest.Handle(http.MethodPost, foldersPath, "createFolder", v1alpha1.PermissionFolderEdit, "Create a folder", a.createFolder),
 		rest.Handle(http.MethodPut, folderPath, "updateFolder", v1alpha1.PermissionFolderEdit, "Change the name or the position of a folder", a.updateFolder),
-		rest.Handle(http.MethodDelete, folderPath, "deleteFolder", v1alpha1.PermissionFolderManage, "Delete a folder that contains no other", a.deleteFolder),
+		rest.Handle(http.MethodDelete, folderPath, "deleteFolder", v1alpha1.PermissionFolderEdit, "Delete a folder that contains no other", a.deleteFolder),
 		rest.Handle(http.MethodGet, folderPath+"/ancestors", "getFolderAncestors", v1alpha1.PermissionFolderRead, "List the path to a folder, from the root", a.folderAncestors),
 	}}
 }
 
-// Folder is a folder, as documented. The documented fields createdBy, updatedBy and user are absent:
-// they are integer ids of users.
+// Folder is a folder, as documented.
 type Folder struct {
 	ID           int64         `json:"id" minimum:"1" doc:"Unique in the account."`
 	DeploymentID int64         `json:"deploymentId" minimum:"1"`
@@ -38,6 +37,8 @@ type Folder struct {
 	Name         string        `json:"name"`
 	ParentID     *int64        `json:"parentId,omitempty" nullable:"true" doc:"Absent at the root."`
 	Position     int64         `json:"position" doc:"Orders the folders of one parent."`
+	CreatedBy    int64         `json:"createdBy" minimum:"1" doc:"The owner, as in user."`
+	User         ResourceOwner `json:"user"`
 	CreatedAt    time.Time     `json:"createdAt"`
 	UpdatedAt    time.Time     `json:"updatedAt"`
 	FolderPath   []FolderEntry `json:"folderPath" doc:"The folders that contain it, from the root."`
@@ -50,10 +51,11 @@ type FolderEntry struct {
 }
 
 // shownFolder returns a folder as documented; path are the folders that contain it.
-func shownFolder(ctx context.Context, f *folder.Folder, path []folder.Folder) Folder {
+func (a *api) shownFolder(ctx context.Context, f *folder.Folder, path []folder.Folder) Folder {
+	owner := a.shownOwner(ctx, f.Owner)
 	out := Folder{
 		ID: f.ID, DeploymentID: deploymentID(ctx), Type: "FOLDER", Name: f.Name, Position: f.Position,
-		CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt, FolderPath: make([]FolderEntry, len(path)),
+		CreatedBy: owner.ID, User: owner, CreatedAt: f.CreatedAt, UpdatedAt: f.UpdatedAt, FolderPath: make([]FolderEntry, len(path)),
 	}
 	if f.ParentID != folder.Root {
 		out.ParentID = ptr.To(f.ParentID)
@@ -68,9 +70,9 @@ func shownFolder(ctx context.Context, f *folder.Folder, path []folder.Folder) Fo
 type FolderOutput struct{ Body Folder }
 
 // endOfPath returns the folder at the end of a path.
-func endOfPath(ctx context.Context, path []folder.Folder) *FolderOutput {
+func (a *api) endOfPath(ctx context.Context, path []folder.Folder) *FolderOutput {
 	last := len(path) - 1
-	return &FolderOutput{shownFolder(ctx, &path[last], path[:last])}
+	return &FolderOutput{a.shownFolder(ctx, &path[last], path[:last])}
 }
 
 // ListFoldersInput are the parameters of the list.
@@ -95,12 +97,13 @@ type folderKey [2]int64
 
 func (a *api) listFolders(ctx context.Context, in *ListFoldersInput) (*FoldersOutput, error) {
 	var level folder.Level
+	by := a.callerOf(ctx, access.Folder)
 	fetch := func(ctx context.Context, after *folderKey, limit int) (page rest.StoredPage[folder.Folder], err error) {
 		request := store.PageRequest{Limit: limit}
 		if after != nil {
 			request.After = []any{after[0], after[1]}
 		}
-		level, err = a.folders.List(ctx, rest.ScopeFrom(ctx).Content(), in.ParentID.Value, request)
+		level, err = a.folders.List(ctx, rest.ScopeFrom(ctx).Content(), by, in.ParentID.Value, request)
 		return rest.StoredPage[folder.Folder]{Items: level.Items, HasNext: level.HasNext, HasPrevious: level.HasPrevious}, err
 	}
 	list, err := rest.PaginateStored(ctx, in.CursorPage, fetch, func(f folder.Folder) folderKey { return folderKey{f.Position, f.ID} })
@@ -110,7 +113,7 @@ func (a *api) listFolders(ctx context.Context, in *ListFoldersInput) (*FoldersOu
 	out := &FoldersOutput{}
 	out.Body.Items = make([]Folder, 0, len(list.Body.Items))
 	for i := range list.Body.Items {
-		out.Body.Items = append(out.Body.Items, shownFolder(ctx, &list.Body.Items[i], level.Path))
+		out.Body.Items = append(out.Body.Items, a.shownFolder(ctx, &list.Body.Items[i], level.Path))
 	}
 	out.Body.Data, out.Body.Count, out.Body.PageInfo = out.Body.Items, level.Total, list.Body.PageInfo
 	return out, nil
@@ -133,7 +136,7 @@ func (a *api) createFolder(ctx context.Context, in *CreateFolderInput) (*FolderO
 	if err != nil {
 		return nil, err
 	}
-	return endOfPath(ctx, path), nil
+	return a.endOfPath(ctx, path), nil
 }
 
 // InFolder has the path parameters of a folder.
@@ -160,11 +163,11 @@ func (a *api) updateFolder(ctx context.Context, in *UpdateFolderInput) (*FolderO
 	if err != nil {
 		return nil, err
 	}
-	return endOfPath(ctx, path), nil
+	return a.endOfPath(ctx, path), nil
 }
 
 func (a *api) deleteFolder(ctx context.Context, in *InFolder) (*rest.SuccessOutput, error) {
-	if err := a.folders.Delete(ctx, rest.ScopeFrom(ctx).Content(), in.FolderID); err != nil {
+	if err := a.folders.Delete(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Folder), in.FolderID); err != nil {
 		return nil, err
 	}
 	return rest.Success(), nil
@@ -174,13 +177,13 @@ func (a *api) deleteFolder(ctx context.Context, in *InFolder) (*rest.SuccessOutp
 type FolderAncestorsOutput struct{ Body []Folder }
 
 func (a *api) folderAncestors(ctx context.Context, in *InFolder) (*FolderAncestorsOutput, error) {
-	path, err := a.folders.Ancestors(ctx, rest.ScopeFrom(ctx).Content(), in.FolderID)
+	path, err := a.folders.Ancestors(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Folder), in.FolderID)
 	if err != nil {
 		return nil, err
 	}
 	out := &FolderAncestorsOutput{}
 	for i := range path {
-		out.Body = append(out.Body, shownFolder(ctx, &path[i], path[:i]))
+		out.Body = append(out.Body, a.shownFolder(ctx, &path[i], path[:i]))
 	}
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -20,7 +21,7 @@ const (
 )
 
 func (a *api) reportsFamily() rest.Family {
-	const read, edit, manage = v1alpha1.PermissionReportRead, v1alpha1.PermissionReportEdit, v1alpha1.PermissionReportManage
+	const read, edit = v1alpha1.PermissionReportRead, v1alpha1.PermissionReportEdit
 	return rest.Family{Tag: "Reports", Description: "Reports of a deployment, and the spreadsheets that have their results.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, reportsPath, "getReports", read, "List the reports of a deployment", a.listReports),
 		rest.Handle(http.MethodPost, reportsPath, "createReport", edit, "Create a report", a.createReport),
@@ -28,7 +29,7 @@ func (a *api) reportsFamily() rest.Family {
 			"Update the report with a public id, or create it; the same request again changes nothing", a.upsertReport).Preferred(),
 		rest.Handle(http.MethodGet, reportPath, "getReport", read, "Get a report", a.getReport),
 		rest.Handle(http.MethodPut, reportPath, "updateReport", edit, "Update a report", a.updateReport),
-		rest.Handle(http.MethodDelete, reportPath, "deleteReport", manage, "Delete a report", a.deleteReport),
+		rest.Handle(http.MethodDelete, reportPath, "deleteReport", edit, "Delete a report", a.deleteReport),
 		rest.Handle(http.MethodPut, reportPath+"/connect-workbook", "connectReportToWorkbook", read, "Store where a spreadsheet has the result of a report", a.connectReport),
 		rest.Handle(http.MethodDelete, reportPath+"/connect-workbook", "disconnectReportFromWorkbook", read, "Remove one placement of a report, if it exists", a.disconnectReport),
 		rest.Handle(http.MethodPut, reportPath+"/refresh", "refreshReport", read, "Record that the result of a report was read again", a.refreshReport),
@@ -49,13 +50,13 @@ type Report struct {
 	FolderID     *int64        `json:"folderId,omitempty" nullable:"true" doc:"Absent at the root and in a workbook."`
 	FolderPath   []FolderEntry `json:"folderPath" doc:"The folders that contain it, or its workbook, from the root."`
 	JSONQuery    *string       `json:"jsonQuery,omitempty" nullable:"true" example:"{\"measures\":[\"orders.count\"]}" doc:"A query of the data API as text."`
-	SQLQuery     *string       `json:"sqlQuery,omitempty" nullable:"true" doc:"A query in SQL, which is used if there are both."`
+	SQLQuery     *string       `json:"sqlQuery,omitempty" nullable:"true" doc:"A query in SQL, which is used if there are both. Absent for people who may only read content."`
 	PivotItems   *PivotItems   `json:"pivotItems,omitempty"`
 	Meta         StoredObject  `json:"meta" doc:"How the result is shown."`
 	Source       *string       `json:"source,omitempty" nullable:"true" enum:"GOOGLE_SHEETS,EXCEL,PLAYGROUND,D3"`
 	Version      int64         `json:"version" minimum:"1" doc:"Number of changes."`
-	CanEdit      bool          `json:"canEdit" doc:"Whether the caller may change it."`
-	CanManage    bool          `json:"canManage" doc:"Whether the caller may delete it."`
+	CanEdit      bool          `json:"canEdit" doc:"Whether the caller has the level edit on it."`
+	CanManage    bool          `json:"canManage" doc:"Whether the caller may delete it: has the level manage, or edit and the permission ReportManage."`
 
 	CurrentQueryChecksum string        `json:"currentQueryChecksum" doc:"SHA-256 of the queries and the pivot items."`
 	Placements           []Placement   `json:"externalWorkbookPlacements" doc:"The spreadsheets that have its result, by id."`
@@ -86,8 +87,8 @@ type PivotItems struct {
 // ReportOutput is a report.
 type ReportOutput struct{ Body Report }
 
-func (a *api) shownReport(ctx context.Context, r *workspace.Report, path []workspace.Place, placements []workspace.Placement) (Report, error) {
-	s, owner := rest.ScopeFrom(ctx), a.shownOwner(ctx, r.Owner)
+func (a *api) shownReport(ctx context.Context, by *access.Caller, r *workspace.Report, path []workspace.Place, placements []workspace.Placement) (Report, error) {
+	owner := a.shownOwner(ctx, r.Owner)
 	pivot, err := shownPivotItems(r)
 	if err != nil {
 		return Report{}, err
@@ -96,8 +97,8 @@ func (a *api) shownReport(ctx context.Context, r *workspace.Report, path []works
 		ID: r.ID, PublicID: r.PublicID, DeploymentID: deploymentID(ctx), Type: "REPORT", Name: r.Name, Title: rest.NilIfEmpty(r.Title),
 		FolderPath: shownPath(path), JSONQuery: rest.NilIfEmpty(r.JSONQuery), SQLQuery: rest.NilIfEmpty(r.SQLQuery), PivotItems: pivot,
 		Meta: StoredObject(r.Meta), Source: rest.NilIfEmpty(r.Source), Version: r.Version, CurrentQueryChecksum: r.Checksum,
-		CanEdit:    s.Principal.Grants.MayOn(v1alpha1.PermissionReportEdit, s.Deployment.Name),
-		CanManage:  s.Principal.Grants.MayOn(v1alpha1.PermissionReportManage, s.Deployment.Name),
+		CanEdit:    r.Level >= access.Edit,
+		CanManage:  r.Level >= by.ToManageReports(),
 		Placements: make([]Placement, len(placements)), UserID: owner.ID, User: owner, RefreshedByUser: a.shownOwner(ctx, r.RefreshedBy),
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 	}
@@ -106,6 +107,9 @@ func (a *api) shownReport(ctx context.Context, r *workspace.Report, path []works
 	}
 	if r.FolderID != workspace.Root {
 		out.FolderID = &r.FolderID
+	}
+	if hidesQueries(by) {
+		out.SQLQuery = nil
 	}
 	var newest *workspace.Placement
 	for i := range placements {
@@ -122,7 +126,7 @@ func (a *api) shownReport(ctx context.Context, r *workspace.Report, path []works
 }
 
 // reportOutput returns a report with its path and its placements.
-func (a *api) reportOutput(ctx context.Context, r *workspace.Report, err error) (*ReportOutput, error) {
+func (a *api) reportOutput(ctx context.Context, by *access.Caller, r *workspace.Report, err error) (*ReportOutput, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +138,7 @@ func (a *api) reportOutput(ctx context.Context, r *workspace.Report, err error) 
 	if err != nil {
 		return nil, err
 	}
-	shown, err := a.shownReport(ctx, r, path, placements)
+	shown, err := a.shownReport(ctx, by, r, path, placements)
 	if err != nil {
 		return nil, err
 	}
@@ -228,12 +232,13 @@ func (a *api) listReports(ctx context.Context, in *ListReportsInput) (*ReportsOu
 		return nil, err
 	}
 	var found workspace.ReportList
+	by := a.callerOf(ctx, access.Report)
 	fetch := func(ctx context.Context, after *reportKey, limit int) (page rest.StoredPage[workspace.Report], err error) {
 		request := store.PageRequest{Limit: limit}
 		if after != nil {
 			request.After = after.values()
 		}
-		found, err = a.content.Reports(ctx, rest.ScopeFrom(ctx).Content(), filter, request)
+		found, err = a.content.Reports(ctx, rest.ScopeFrom(ctx).Content(), by, filter, request)
 		return rest.StoredPage[workspace.Report]{Items: found.Items, HasNext: found.HasNext, HasPrevious: found.HasPrevious}, err
 	}
 	list, err := rest.PaginateStored(ctx, in.CursorPage, fetch, func(r workspace.Report) reportKey { return keyOf(filter.Order, &r) })
@@ -244,7 +249,7 @@ func (a *api) listReports(ctx context.Context, in *ListReportsInput) (*ReportsOu
 	out.Body.Items = make([]Report, len(list.Body.Items))
 	for i := range list.Body.Items {
 		r := &list.Body.Items[i]
-		if out.Body.Items[i], err = a.shownReport(ctx, r, found.Paths[r.PathID], found.Placements[r.ID]); err != nil {
+		if out.Body.Items[i], err = a.shownReport(ctx, &by, r, found.Paths[r.PathID], found.Placements[r.ID]); err != nil {
 			return nil, err
 		}
 	}
@@ -266,8 +271,9 @@ type ListReportFoldersInput struct {
 }
 
 func (a *api) listReportFolders(ctx context.Context, in *ListReportFoldersInput) (*rest.List[ReportFolder], error) {
+	by := a.callerOf(ctx, access.Report)
 	fetch := func(ctx context.Context, after *int64, limit int) (rest.StoredPage[ReportFolder], error) {
-		page, err := a.content.ReportFolders(ctx, rest.ScopeFrom(ctx).Content(), pageAfter(after, limit))
+		page, err := a.content.ReportFolders(ctx, rest.ScopeFrom(ctx).Content(), by, pageAfter(after, limit))
 		out := rest.StoredPage[ReportFolder]{HasNext: page.HasNext, HasPrevious: page.HasPrevious}
 		for _, f := range page.Items {
 			out.Items = append(out.Items, ReportFolder{f.ID, f.Name, f.Reports})
@@ -284,12 +290,13 @@ type InReport struct {
 }
 
 func (a *api) getReport(ctx context.Context, in *InReport) (*ReportOutput, error) {
-	r, err := a.content.Report(ctx, rest.ScopeFrom(ctx).Content(), in.ReportID)
-	return a.reportOutput(ctx, r, err)
+	by := a.callerOf(ctx, access.Report)
+	r, err := a.content.Report(ctx, rest.ScopeFrom(ctx).Content(), by, in.ReportID)
+	return a.reportOutput(ctx, &by, r, err)
 }
 
 func (a *api) deleteReport(ctx context.Context, in *InReport) (*rest.SuccessOutput, error) {
-	if err := a.content.DeleteReport(ctx, rest.ScopeFrom(ctx).Content(), in.ReportID); err != nil {
+	if err := a.content.DeleteReport(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Report), in.ReportID); err != nil {
 		return nil, err
 	}
 	return rest.Success(), nil

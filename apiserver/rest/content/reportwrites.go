@@ -180,8 +180,9 @@ func (a *api) createReport(ctx context.Context, in *CreateReportInput) (*ReportO
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.content.CreateReport(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Report), change)
-	return a.reportOutput(ctx, r, err)
+	by := a.callerOf(ctx, access.Report)
+	r, err := a.content.CreateReport(ctx, rest.ScopeFrom(ctx).Content(), by, change)
+	return a.reportOutput(ctx, &by, r, err)
 }
 
 // UpsertReportInput is the body of an upsert. Absent fields stay.
@@ -196,8 +197,9 @@ func (a *api) upsertReport(ctx context.Context, in *UpsertReportInput) (*ReportO
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.content.UpsertReport(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Report), in.PublicID, change)
-	return a.reportOutput(ctx, r, err)
+	by := a.callerOf(ctx, access.Report)
+	r, err := a.content.UpsertReport(ctx, rest.ScopeFrom(ctx).Content(), by, in.PublicID, change)
+	return a.reportOutput(ctx, &by, r, err)
 }
 
 // UpdateReportInput is the body of an update. Absent fields stay.
@@ -217,8 +219,9 @@ func (a *api) updateReport(ctx context.Context, in *UpdateReportInput) (*ReportO
 			return nil, err
 		}
 	}
-	r, err := a.content.UpdateReport(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Report), in.ReportID, change)
-	return a.reportOutput(ctx, r, err)
+	by := a.callerOf(ctx, access.Report)
+	r, err := a.content.UpdateReport(ctx, rest.ScopeFrom(ctx).Content(), by, in.ReportID, change)
+	return a.reportOutput(ctx, &by, r, err)
 }
 
 // ConnectReportInput is the body of a connection.
@@ -245,12 +248,13 @@ func (a *api) connectReport(ctx context.Context, in *ConnectReportInput) (*Repor
 	if err != nil {
 		return nil, err
 	}
-	r, err := a.content.Connect(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Report), in.ReportID, workspace.PlacementChange{
+	by := a.callerOf(ctx, access.Report)
+	r, err := a.content.Connect(ctx, rest.ScopeFrom(ctx).Content(), by, in.ReportID, workspace.PlacementChange{
 		ID: placementID(b.PlacementID), ExternalWorkbook: b.ExternalWorkbookID, ResultLocation: b.ResultLocation, Host: b.Host, WorkbookName: b.WorkbookName,
 		SheetID: b.SheetID, SheetName: b.SheetName, AnchorCell: b.AnchorCell, EndResult: b.EndResultCell, ResultChecksum: result,
 		AddressOnly: ptr.Deref(b.AddressOnly, false),
 	})
-	return a.reportOutput(ctx, r, err)
+	return a.reportOutput(ctx, &by, r, err)
 }
 
 // PlacementAddress selects a placement of a report: by id, or by the sheet and the cell, which resultLocation can have.
@@ -281,8 +285,9 @@ func (a *api) disconnectReport(ctx context.Context, in *DisconnectReportInput) (
 	if in.Body != nil {
 		at = in.Body.address()
 	}
-	r, err := a.content.Disconnect(ctx, rest.ScopeFrom(ctx).Content(), in.ReportID, at)
-	return a.reportOutput(ctx, r, err)
+	by := a.callerOf(ctx, access.Report)
+	r, err := a.content.Disconnect(ctx, rest.ScopeFrom(ctx).Content(), by, in.ReportID, at)
+	return a.reportOutput(ctx, &by, r, err)
 }
 
 // RefreshReportInput is the body of a refresh.
@@ -303,6 +308,7 @@ func (a *api) refreshReport(ctx context.Context, in *RefreshReportInput) (*Repor
 		}
 		at = in.Body.address()
 	}
-	r, err := a.content.Refresh(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Report), in.ReportID, at, result)
-	return a.reportOutput(ctx, r, err)
+	by := a.callerOf(ctx, access.Report)
+	r, err := a.content.Refresh(ctx, rest.ScopeFrom(ctx).Content(), by, in.ReportID, at, result)
+	return a.reportOutput(ctx, &by, r, err)
 }

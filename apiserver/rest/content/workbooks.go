@@ -20,7 +20,7 @@ const (
 )
 
 func (a *api) workbooksFamily() rest.Family {
-	const read, edit, manage = v1alpha1.PermissionWorkbookRead, v1alpha1.PermissionWorkbookEdit, v1alpha1.PermissionWorkbookManage
+	const read, edit = v1alpha1.PermissionWorkbookRead, v1alpha1.PermissionWorkbookEdit
 	return rest.Family{Tag: "Workbooks", Description: "Workbooks of a deployment, with their dashboards.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, workbooksPath, "getWorkbooks", read, "List the workbooks of a deployment, or of a folder, by id", a.listWorkbooks),
 		rest.Handle(http.MethodPost, workbooksPath, "createWorkbook", edit, "Create a workbook", a.createWorkbook),
@@ -28,7 +28,7 @@ func (a *api) workbooksFamily() rest.Family {
 			"Update the workbook with a slug, or create it; the same request again changes nothing", a.upsertWorkbook).Preferred(),
 		rest.Handle(http.MethodGet, workbookPath, "getWorkbook", read, "Get a workbook", a.getWorkbook),
 		rest.Handle(http.MethodPut, workbookPath, "updateWorkbook", edit, "Update a workbook; the meta is replaced as a whole", a.updateWorkbook),
-		rest.Handle(http.MethodDelete, workbookPath, "deleteWorkbook", manage, "Delete a workbook", a.deleteWorkbook),
+		rest.Handle(http.MethodDelete, workbookPath, "deleteWorkbook", edit, "Delete a workbook", a.deleteWorkbook),
 		rest.Handle(http.MethodPut, workbookPath+"/dashboard", "updateWorkbookDashboard", edit, "Set the draft of the dashboard", a.updateDashboard),
 		rest.Handle(http.MethodPost, workbookPath+"/duplicate", "duplicateWorkbook", edit, "Copy a workbook", a.duplicateWorkbook),
 		rest.Handle(http.MethodPost, workbookPath+"/publish", "publishDashboard", edit,
@@ -51,7 +51,7 @@ type Workbook struct {
 	FolderPath       []FolderEntry `json:"folderPath" doc:"The folders that contain it, from the root."`
 	Meta             StoredObject  `json:"meta" doc:"What clients store. The property dashboardDraft is the draft of the dashboard."`
 	CalculatedFields StoredObject  `json:"calculatedFields" doc:"Empty."`
-	DashboardDraft   *StoredObject `json:"dashboardDraft,omitempty" nullable:"true" doc:"That of meta."`
+	DashboardDraft   *StoredObject `json:"dashboardDraft,omitempty" nullable:"true" doc:"That of meta. Both are absent for callers who may not edit the workbook."`
 
 	PublishedDashboard *Dashboard    `json:"publishedDashboard,omitempty" doc:"Absent in lists, and before the dashboard is published."`
 	DashboardPublished *StoredObject `json:"dashboardPublished,omitempty" nullable:"true" doc:"The config of publishedDashboard."`
@@ -64,7 +64,13 @@ type Workbook struct {
 // WorkbookOutput is a workbook.
 type WorkbookOutput struct{ Body Workbook }
 
-func (a *api) shownWorkbook(ctx context.Context, wb *workspace.Workbook, path []workspace.Place) Workbook {
+// shownWorkbook returns a workbook as documented, without the draft for a caller who may not edit it.
+func (a *api) shownWorkbook(ctx context.Context, by *access.Caller, wb *workspace.Workbook, path []workspace.Place) (Workbook, error) {
+	if wb.Level < access.Edit && !by.Access.All {
+		if err := wb.HideDraft(); err != nil {
+			return Workbook{}, err
+		}
+	}
 	owner := a.shownOwner(ctx, wb.Owner)
 	out := Workbook{
 		ID: wb.ID, DeploymentID: deploymentID(ctx), Type: "WORKBOOK", Name: wb.Name, Slug: rest.NilIfEmpty(wb.Slug), FolderPath: shownPath(path),
@@ -74,11 +80,11 @@ func (a *api) shownWorkbook(ctx context.Context, wb *workspace.Workbook, path []
 	if wb.FolderID != workspace.Root {
 		out.FolderID = &wb.FolderID
 	}
-	return out
+	return out, nil
 }
 
 // workbookOutput returns a workbook with its path and its dashboard.
-func (a *api) workbookOutput(ctx context.Context, wb *workspace.Workbook, err error) (*WorkbookOutput, error) {
+func (a *api) workbookOutput(ctx context.Context, by *access.Caller, wb *workspace.Workbook, err error) (*WorkbookOutput, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -90,11 +96,11 @@ func (a *api) workbookOutput(ctx context.Context, wb *workspace.Workbook, err er
 	if err != nil {
 		return nil, err
 	}
-	out := &WorkbookOutput{a.shownWorkbook(ctx, wb, path)}
-	if out.Body.PublishedDashboard = shownDashboard(ctx, published); published != nil {
-		out.Body.DashboardPublished = &out.Body.PublishedDashboard.Config
+	shown, err := a.shownWorkbook(ctx, by, wb, path)
+	if shown.PublishedDashboard = shownDashboard(ctx, by, published); published != nil {
+		shown.DashboardPublished = &shown.PublishedDashboard.Config
 	}
-	return out, nil
+	return &WorkbookOutput{shown}, err
 }
 
 // ListWorkbooksInput are the parameters of the list.
@@ -116,12 +122,13 @@ type WorkbooksOutput struct {
 
 func (a *api) listWorkbooks(ctx context.Context, in *ListWorkbooksInput) (*WorkbooksOutput, error) {
 	var found workspace.List[workspace.Workbook]
+	by := a.callerOf(ctx, access.Workbook)
 	var of *int64
 	if in.FolderID.IsSet {
 		of = &in.FolderID.Value
 	}
 	fetch := func(ctx context.Context, after *int64, limit int) (page rest.StoredPage[workspace.Workbook], err error) {
-		found, err = a.content.Workbooks(ctx, rest.ScopeFrom(ctx).Content(), of, pageAfter(after, limit))
+		found, err = a.content.Workbooks(ctx, rest.ScopeFrom(ctx).Content(), by, of, pageAfter(after, limit))
 		return rest.StoredPage[workspace.Workbook]{Items: found.Items, HasNext: found.HasNext, HasPrevious: found.HasPrevious}, err
 	}
 	list, err := rest.PaginateStored(ctx, in.CursorPage, fetch, func(wb workspace.Workbook) int64 { return wb.ID })
@@ -129,10 +136,12 @@ func (a *api) listWorkbooks(ctx context.Context, in *ListWorkbooksInput) (*Workb
 		return nil, err
 	}
 	out := &WorkbooksOutput{}
-	out.Body.Items = make([]Workbook, 0, len(list.Body.Items))
+	out.Body.Items = make([]Workbook, len(list.Body.Items))
 	for i := range list.Body.Items {
 		wb := &list.Body.Items[i]
-		out.Body.Items = append(out.Body.Items, a.shownWorkbook(ctx, wb, found.Paths[wb.FolderID]))
+		if out.Body.Items[i], err = a.shownWorkbook(ctx, &by, wb, found.Paths[wb.FolderID]); err != nil {
+			return nil, err
+		}
 	}
 	out.Body.Data, out.Body.Count, out.Body.PageInfo = out.Body.Items, found.Total, list.Body.PageInfo
 	return out, nil
@@ -165,8 +174,9 @@ func (a *api) createWorkbook(ctx context.Context, in *CreateWorkbookInput) (*Wor
 	if in.Body != nil {
 		change = workspace.Change{Name: (*string)(in.Body.Name), FolderID: in.Body.FolderID, Meta: ptr.Deref(in.Body.Meta, Object{}).Object}
 	}
-	wb, err := a.content.Create(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), change)
-	return a.workbookOutput(ctx, wb, err)
+	by := a.callerOf(ctx, access.Workbook)
+	wb, err := a.content.Create(ctx, rest.ScopeFrom(ctx).Content(), by, change)
+	return a.workbookOutput(ctx, &by, wb, err)
 }
 
 // UpsertWorkbookInput is the body of an upsert. Absent fields stay.
@@ -185,8 +195,9 @@ func (a *api) upsertWorkbook(ctx context.Context, in *UpsertWorkbookInput) (*Wor
 	if in.Body != nil {
 		change = workspace.Change{Name: (*string)(in.Body.Name), FolderID: folderOf(in.Body.FolderID), Meta: ptr.Deref(in.Body.Meta, Object{}).Object}
 	}
-	wb, err := a.content.Upsert(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.Slug, change)
-	return a.workbookOutput(ctx, wb, err)
+	by := a.callerOf(ctx, access.Workbook)
+	wb, err := a.content.Upsert(ctx, rest.ScopeFrom(ctx).Content(), by, in.Slug, change)
+	return a.workbookOutput(ctx, &by, wb, err)
 }
 
 // folderOf returns the folder that a body names: null is the root; nil if it names none.
@@ -204,8 +215,9 @@ type InWorkbook struct {
 }
 
 func (a *api) getWorkbook(ctx context.Context, in *InWorkbook) (*WorkbookOutput, error) {
-	wb, err := a.content.Workbook(ctx, rest.ScopeFrom(ctx).Content(), in.WorkbookID)
-	return a.workbookOutput(ctx, wb, err)
+	by := a.callerOf(ctx, access.Workbook)
+	wb, err := a.content.Workbook(ctx, rest.ScopeFrom(ctx).Content(), by, in.WorkbookID)
+	return a.workbookOutput(ctx, &by, wb, err)
 }
 
 // UpdateWorkbookInput is the body of an update. Absent fields stay.
@@ -228,12 +240,13 @@ func (a *api) updateWorkbook(ctx context.Context, in *UpdateWorkbookInput) (*Wor
 			change.Slug = ptr.To(ptr.Deref(b.Slug.Value, ""))
 		}
 	}
-	wb, err := a.content.Update(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.WorkbookID, change)
-	return a.workbookOutput(ctx, wb, err)
+	by := a.callerOf(ctx, access.Workbook)
+	wb, err := a.content.Update(ctx, rest.ScopeFrom(ctx).Content(), by, in.WorkbookID, change)
+	return a.workbookOutput(ctx, &by, wb, err)
 }
 
 func (a *api) deleteWorkbook(ctx context.Context, in *InWorkbook) (*rest.SuccessOutput, error) {
-	if err := a.content.Delete(ctx, rest.ScopeFrom(ctx).Content(), in.WorkbookID); err != nil {
+	if err := a.content.Delete(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.WorkbookID); err != nil {
 		return nil, err
 	}
 	return rest.Success(), nil
@@ -290,6 +303,7 @@ func (a *api) duplicateWorkbook(ctx context.Context, in *DuplicateWorkbookInput)
 	if in.Body != nil && ptr.Deref(in.Body.Shared, false) {
 		return nil, rest.Forbidden("shared: true is for embed sessions in creator mode; %s is none", rest.ScopeFrom(ctx).Principal.Kind)
 	}
-	wb, err := a.content.Duplicate(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), in.WorkbookID)
-	return a.workbookOutput(ctx, wb, err)
+	by := a.callerOf(ctx, access.Workbook)
+	wb, err := a.content.Duplicate(ctx, rest.ScopeFrom(ctx).Content(), by, in.WorkbookID)
+	return a.workbookOutput(ctx, &by, wb, err)
 }

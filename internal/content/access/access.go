@@ -4,6 +4,7 @@
 //	statement.go   the rules as a part of statements that read many objects
 //	check.go       the level on one object, and errors for a level that is too low
 //	grants.go      reading and changing grants
+//	sharing.go     who may show and change grants, and their events
 //	migrations/    the table of grants
 //
 // The level of a subject on an object is the first of these:
@@ -114,6 +115,14 @@ type Caller struct {
 	// ManagesReports is whether the caller holds the permission ReportManage, with which reports are deleted and moved that the
 	// caller may edit. Others need the level Manage for it.
 	ManagesReports bool
+}
+
+// ToManageReports returns the level with which the caller deletes or moves a report.
+func (c *Caller) ToManageReports() Level {
+	if c.ManagesReports {
+		return Edit
+	}
+	return Manage
 }
 
 // Everything is a subject that may do everything, such as a controller.

@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -8,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	. "github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/folder"
+	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
@@ -160,7 +163,7 @@ type world struct {
 var demo = content.Scope{Account: store.Account{UID: "a1", Name: "demo"}, Deployment: store.Deployment{UID: "d1", Namespace: "demo", Name: "sales"}}
 
 func open(t *testing.T, url string) *world {
-	w := &world{T: t, store: contenttest.Open(t, url, folder.Owner, workspace.Owner, Owner)}
+	w := &world{T: t, store: contenttest.Open(t, url, audit.Owner, subject.Owner, folder.Owner, workspace.Owner, Owner)}
 	w.tx(func(tx *store.Tx) error { return tx.LockDeployment(t.Context(), demo.Account, demo.Deployment) })
 	return w
 }
@@ -253,6 +256,7 @@ var cases = []struct {
 	{"deep trees", testDepth},
 	{"what is required", testRequire},
 	{"grants", testGrants},
+	{"sharing", testSharing},
 }
 
 func TestDatabases(t *testing.T) {
@@ -360,9 +364,9 @@ func testRequire(w *world) {
 		{ada, Object{Folder, way}, View, content.Forbidden, fmt.Sprintf("folder %d: the level view is needed; the caller has none", way)},
 		{ada, Object{Workbook, shared}, Edit, "", ""},
 		{ada, Object{Workbook, shared}, Manage, content.Forbidden, fmt.Sprintf("workbook %d: the level manage is needed; the caller has edit", shared)},
-		{viewer, Object{Workbook, shared}, Edit, content.Forbidden, "the caller has view"},
+		{viewer, Object{Workbook, shared}, Edit, content.Forbidden, "the caller has view, because it does not hold the permission WorkbookEdit"},
 		{Everything, Object{Folder, hidden}, Manage, "", ""},
-		{program, Object{Folder, hidden}, Manage, content.Forbidden, "the caller has edit"},
+		{program, Object{Folder, hidden}, Manage, content.Forbidden, "the caller has edit, because it does not hold the permission FolderManage"},
 		{nothing, Object{Workbook, shared}, View, content.NotFound, "does not exist"},
 		{ada, Object{Report, 999_999}, View, content.NotFound, "report 999999 does not exist"},
 	} {
@@ -384,11 +388,15 @@ func testGrants(w *world) {
 			w.Fatal(err)
 		}
 		for _, g := range all {
-			out = append(out, fmt.Sprint(g.Kind, " ", g.Subject, " ", g.Level))
+			text := fmt.Sprint(g.Name, " ", g.Subject, " ", g.Level)
+			if g.IsOwner {
+				text += ", owner"
+			}
+			out = append(out, text)
 		}
 		return out
 	}
-	want := []string{"Workbook Organization: edit", "Workbook ScimUser:ada view", "Folder ScimGroup:sales view", "Folder ScimUser:bob edit"}
+	want := []string{"Workbook 2 ScimUser:carl manage, owner", "Workbook 2 Organization: edit", "Workbook 2 ScimUser:ada view", "Folder 1 ScimGroup:sales view", "Folder 1 ScimUser:bob edit"}
 	if got := read(); !slices.Equal(got, want) {
 		w.Errorf("%q", got)
 	}
@@ -404,12 +412,56 @@ func testGrants(w *world) {
 			return err
 		})
 	}
-	want = []string{"Workbook Organization: edit", "Workbook ScimUser:bob manage", "Folder ScimGroup:sales view", "Folder ScimUser:ada manage"}
+	want = []string{"Workbook 2 ScimUser:carl manage, owner", "Workbook 2 Organization: edit", "Workbook 2 ScimUser:bob manage", "Folder 1 ScimGroup:sales view", "Folder 1 ScimUser:ada manage"}
 	if got := read(); !slices.Equal(got, want) {
 		w.Errorf("%q", got)
 	}
 	w.tx(func(tx *store.Tx) error { return Deleted(w.Context(), tx, demo, o) })
-	if got := read(); len(got) != 3 || contenttest.Count(w, w.store, "access_grant") != 3 {
+	if got := read(); len(got) != 4 || contenttest.Count(w, w.store, "access_grant") != 3 {
 		w.Errorf("after the deletion: %q", got)
+	}
+}
+
+func testSharing(w *world) {
+	var events []string
+	sharing := &Sharing{DB: w.store, Record: func(_ context.Context, _ *store.Tx, e audit.Event) error {
+		events = append(events, fmt.Sprintf("%s %s %s", e.Name, e.Object, e.Changes))
+		return nil
+	}}
+	o := Object{Workbook, w.add(Workbook, step("user edit, group manage"), 0, 0)}
+	editor := Caller{Principal: "ApiKey:a", Owner: ada.Owner, Access: Subject{Max: Manage, Owner: ada.Owner}}
+	manager := Caller{Principal: "ApiKey:b", Owner: ada.Owner, Access: ada}
+	bob := To{Subject: User("bob"), User: &subject.User{Name: "bob", UID: "u1"}}
+	set := func(by Caller, to To, level Level) error {
+		_, err := sharing.Set(w.Context(), demo, by, o, to, level)
+		return err
+	}
+	contenttest.Rejects(w, set(editor, bob, View), content.Forbidden, "the level manage is needed; the caller has edit")
+	for _, level := range []Level{None, View, View, Manage, None, None, Edit} {
+		if err := set(manager, bob, level); err != nil {
+			w.Errorf("%s: %v", level, err)
+		}
+	}
+	want := []string{"Granted access", "Granted access", "Revoked access", "Granted access"}
+	if len(events) != len(want) || !strings.Contains(events[1], `"ScimUser:bob":{"before":"view","after":"manage"}`) {
+		w.Errorf("%q", events)
+	}
+	for i := range min(len(events), len(want)) {
+		if !strings.HasPrefix(events[i], want[i]) {
+			w.Errorf("%q is not %q", events[i], want[i])
+		}
+	}
+	// Another user of the same name cannot be granted anything before the content of the former one is handed over.
+	next := To{Subject: bob.Subject, User: &subject.User{Name: "bob", UID: "u2"}}
+	contenttest.Rejects(w, set(manager, next, Manage), content.Conflict, "userId: ")
+	if got := w.of(Subject{Max: Manage, Owner: User("bob")}, o); got != Edit {
+		w.Errorf("bob has %s", got)
+	}
+	contenttest.Rejects(w, func() error { _, err := sharing.Grants(w.Context(), demo, manager, Object{Report, o.ID}); return err }(), content.NotFound, "does not exist")
+	if uid, err := sharing.DeploymentUID(w.Context(), demo.Account, o); err != nil || uid != demo.Deployment.UID {
+		w.Error(uid, err)
+	}
+	if _, err := sharing.DeploymentUID(w.Context(), store.Account{UID: "a2"}, o); err == nil {
+		w.Error("another account has the workbook")
 	}
 }

@@ -12,16 +12,16 @@ import (
 // The statements that read an object with what contains it, the nearest first. $1 is the UID of the account, $2 that of the
 // deployment, $3 the id of the object.
 const (
-	folderHead   = `SELECT 0, 'Folder', id, owner, parent_id FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3`
-	workbookHead = `SELECT 0, 'Workbook', id, owner, folder_id FROM workbook WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3`
-	reportHead   = `SELECT 0, 'Report', id, owner, folder_id FROM report WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3
-		UNION ALL SELECT 1, 'Workbook', workbook.id, workbook.owner, workbook.folder_id FROM report
+	folderHead   = `SELECT 0, 'Folder', id, owner, parent_id, name FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3`
+	workbookHead = `SELECT 0, 'Workbook', id, owner, folder_id, name FROM workbook WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3`
+	reportHead   = `SELECT 0, 'Report', id, owner, folder_id, name FROM report WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3
+		UNION ALL SELECT 1, 'Workbook', workbook.id, workbook.owner, workbook.folder_id, workbook.name FROM report
 		JOIN workbook ON workbook.account_uid = $1 AND workbook.deployment_uid = $2 AND workbook.id = report.workbook_id
 		WHERE report.account_uid = $1 AND report.deployment_uid = $2 AND report.id = $3`
-	pathOf = `WITH RECURSIVE head (depth, kind, id, owner, above) AS (%[1]s), path (depth, kind, id, owner, above) AS (
-		SELECT depth, kind, id, owner, above FROM head
+	pathOf = `WITH RECURSIVE head (depth, kind, id, owner, above, name) AS (%[1]s), path (depth, kind, id, owner, above, name) AS (
+		SELECT depth, kind, id, owner, above, name FROM head
 		UNION ALL
-		SELECT path.depth + 1, 'Folder', folder.id, folder.owner, folder.parent_id FROM path
+		SELECT path.depth + 1, 'Folder', folder.id, folder.owner, folder.parent_id, folder.name FROM path
 		JOIN folder ON folder.account_uid = $1 AND folder.deployment_uid = $2 AND folder.id = path.above WHERE path.depth < %[2]d
 	) `
 )
@@ -29,7 +29,7 @@ const (
 // heads are the statements by kind.
 var heads = map[Kind]string{Folder: folderHead, Workbook: workbookHead, Report: reportHead}
 
-// pathStatement returns the common table expression "path" for an object: depth, kind, id, owner, above.
+// pathStatement returns the common table expression "path" for an object: depth, kind, id, owner, above, name.
 func pathStatement(o Object) string { return fmt.Sprintf(pathOf, heads[o.Kind], maxDepth+1) }
 
 // Of returns the level of a subject on an object; None if it does not exist.
@@ -98,15 +98,56 @@ func Require(ctx context.Context, q store.Querier, s content.Scope, who Subject,
 			}
 		}
 		if !shown {
-			return content.Errorf(content.NotFound, "%s %d does not exist", noun(o.Kind), o.ID)
+			return NotFound(o)
 		}
 	}
-	return TooLow(o, needed, level)
+	return TooLow(who, o, needed, level)
 }
 
-// TooLow returns the error for a level that does not suffice.
-func TooLow(o Object, needed, has Level) error {
-	return content.Errorf(content.Forbidden, "%s %d: the level %s is needed; the caller has %s", noun(o.Kind), o.ID, needed, has)
+// RequireFolder is Require for a folder that a request names in a field, such as a destination. Nothing is required at the root, 0.
+func RequireFolder(ctx context.Context, q store.Querier, s content.Scope, who Subject, field string, folder int64, needed Level) error {
+	if folder == 0 {
+		return nil
+	}
+	return content.Prefixed(field, Require(ctx, q, s, who, Object{Folder, folder}, needed))
+}
+
+// RequireVisible returns NotFound for a folder that a subject does not see; one that is only shown as navigation is visible. It
+// does not check that a folder exists for a subject that is All.
+func RequireVisible(ctx context.Context, q store.Querier, s content.Scope, who Subject, folder int64) error {
+	if folder == 0 {
+		return nil
+	}
+	level, err := Of(ctx, q, s, who, Object{Folder, folder})
+	if err != nil || level != None {
+		return err
+	}
+	shown, err := Shows(ctx, q, s, who, folder)
+	if err == nil && !shown {
+		err = NotFound(Object{Folder, folder})
+	}
+	return err
+}
+
+// TooLow returns the error for a level of a subject that does not suffice. It names the permission that limits the level.
+func TooLow(who Subject, o Object, needed, has Level) error {
+	because := ""
+	if has == who.Max {
+		permission := Edit // with which people manage
+		if who.All {
+			permission = needed
+		}
+		because = fmt.Sprintf(", because it does not hold the permission %s%s", o.Kind, permissionNames[permission])
+	}
+	return content.Errorf(content.Forbidden, "%s %d: the level %s is needed; the caller has %s%s", noun(o.Kind), o.ID, needed, has, because)
+}
+
+// permissionNames end the names of permissions.
+var permissionNames = map[Level]string{View: "Read", Edit: "Edit", Manage: "Manage"}
+
+// NotFound returns the error for an object that does not exist.
+func NotFound(o Object) error {
+	return content.Errorf(content.NotFound, "%s %d does not exist", noun(o.Kind), o.ID)
 }
 
 // noun returns the name of a kind in messages.

@@ -16,38 +16,50 @@ const MaxGrants = 1000
 
 // Grant is a level of a subject on an object.
 type Grant struct {
-	// Object is what the level was granted on: the object itself, or what contains it.
+	// Object is what the level was granted on: the object itself, or what contains it. Name is its name.
 	Object
-	// Subject is User(name), Group(name) or Everyone.
+	Name string
+	// Subject is User(name), Group(name) or Everyone; for an owner, as it is stored with objects.
 	Subject string
 	Level   Level
+	// IsOwner is set for the level that the owner of an object has.
+	IsOwner bool
 	// CreatedAt is when the level was granted, CreatedBy the principal.
 	CreatedAt time.Time
 	CreatedBy string
 }
 
-// Grants returns the grants on an object, and those that it inherits: the nearest one of each subject. They are ordered by
-// distance and subject; those on the object itself come first.
+// Grants returns the owner of an object and the grants on it, and what it inherits: the nearest level of each other subject. They
+// are ordered by distance, the owner of an object before its grants, and by subject. They are empty if the object does not exist.
 func Grants(ctx context.Context, q store.Querier, s content.Scope, o Object) (out []Grant, err error) {
-	query := pathStatement(o) + `SELECT path.kind, path.id, g.subject, g.level, g.created_at, g.created_by FROM path
-		JOIN access_grant AS g ON g.account_uid = $1 AND g.object_kind = path.kind AND g.object_id = path.id ORDER BY path.depth, g.subject`
+	query := pathStatement(o) + `SELECT path.kind, path.id, path.name, path.owner, COALESCE(g.subject, ''), COALESCE(g.level, 0), COALESCE(g.created_at, 0),
+		COALESCE(g.created_by, '') FROM path
+		LEFT JOIN access_grant AS g ON g.account_uid = $1 AND g.object_kind = path.kind AND g.object_id = path.id ORDER BY path.depth, g.subject`
 	rows, err := q.QueryContext(ctx, query, s.Account.UID, s.Deployment.UID, o.ID)
 	if err != nil {
 		return nil, fmt.Errorf("read the grants on %s %d: %w", o.Kind, o.ID, err)
 	}
 	defer func() { _ = rows.Close() }()
-	known := map[string]bool{}
-	for rows.Next() {
-		var g Grant
-		var created int64
-		if err := rows.Scan(&g.Kind, &g.ID, &g.Subject, &g.Level, &created, &g.CreatedBy); err != nil {
-			return nil, fmt.Errorf("read the grants on %s %d: %w", o.Kind, o.ID, err)
-		}
-		g.CreatedAt = time.UnixMicro(created).UTC()
-		if !known[g.Subject] {
+	known, at := map[string]bool{}, Object{}
+	add := func(g Grant) {
+		if g.Subject != "" && (g.Object == o || !known[g.Subject]) {
 			known[g.Subject] = true
 			out = append(out, g)
 		}
+	}
+	for rows.Next() {
+		var g Grant
+		var owner string
+		var created int64
+		if err := rows.Scan(&g.Kind, &g.ID, &g.Name, &owner, &g.Subject, &g.Level, &created, &g.CreatedBy); err != nil {
+			return nil, fmt.Errorf("read the grants on %s %d: %w", o.Kind, o.ID, err)
+		}
+		if g.Object != at {
+			at = g.Object
+			add(Grant{Object: at, Name: g.Name, Subject: owner, Level: Manage, IsOwner: true})
+		}
+		g.CreatedAt = time.UnixMicro(created).UTC()
+		add(g)
 	}
 	return out, rows.Err()
 }

@@ -129,3 +129,9 @@ func (st Statement) Reports() Rows {
 	WHEN access_in_owner = $3 THEN 3 ELSE COALESCE(access_workbook_level, access_reach_level, 0) END`,
 		"(report.owner = $3 OR access_report_level IS NOT NULL OR access_in_owner = $3 OR access_workbook_level IS NOT NULL OR access_reach_level IS NOT NULL)")
 }
+
+// ReportsInFolder returns a condition for reports of a subquery that are in a folder, and not in a workbook: whether the subject
+// sees them. The statement joins Folders.
+func (st Statement) ReportsInFolder() string {
+	return st.rows("", "", "(access_reach_level IS NOT NULL OR report.owner = $3 OR report.id IN (SELECT access_report_id FROM access_report))").Visible
+}

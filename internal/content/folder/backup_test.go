@@ -59,7 +59,7 @@ func testBackup(t *testing.T, url string, back, restore func()) {
 	w := openWorld(t, url)
 	w.createPath("kept", 2)
 	deleted := w.create("deleted before the backup", Root)
-	if err := w.folders.Delete(t.Context(), demo, deleted.ID); err != nil {
+	if err := w.folders.Delete(t.Context(), demo, by, deleted.ID); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

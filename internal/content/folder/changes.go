@@ -27,16 +27,8 @@ type Update struct {
 	Position *int64
 }
 
-// Create creates a folder, which belongs to the caller. It returns the path to it, as Ancestors.
+// Create creates a folder, which belongs to the caller, who needs the level edit on the parent. It returns the path to it, as Ancestors.
 func (f *Folders) Create(ctx context.Context, s content.Scope, by access.Caller, in New) (path []Folder, err error) {
-	if err := content.CheckName("name", in.Name); err != nil {
-		return nil, err
-	}
-	if in.Position != nil {
-		if err := checkPosition(*in.Position); err != nil {
-			return nil, err
-		}
-	}
 	err = f.change(ctx, s, func(tx *store.Tx) error {
 		path, err = f.create(ctx, tx, s, by, in)
 		return err
@@ -51,6 +43,12 @@ func (f *Folders) create(ctx context.Context, tx *store.Tx, s content.Scope, by 
 	}
 	above, err := parentPath(ctx, tx, s, in.ParentID)
 	if err != nil {
+		return nil, err
+	}
+	if err := access.RequireFolder(ctx, tx, s, by.Access, "parentId", in.ParentID, access.Edit); err != nil {
+		return nil, err
+	}
+	if err := checkFields(&in.Name, in.Position); err != nil {
 		return nil, err
 	}
 	if err := checkDepth(len(above)+1, in.ParentID); err != nil {
@@ -71,20 +69,26 @@ func (f *Folders) create(ctx context.Context, tx *store.Tx, s content.Scope, by 
 	return append(above, *created), f.record(ctx, tx, createdFolder, nil, created)
 }
 
-// Update changes a folder. It returns the path to it, as Ancestors. An
+// checkFields returns an error for values of a request that are not allowed.
+func checkFields(name *string, position *int64) error {
+	if name != nil {
+		if err := content.CheckName("name", *name); err != nil {
+			return err
+		}
+	}
+	if position != nil {
+		return checkPosition(*position)
+	}
+	return nil
+}
+
+// Update changes a folder, on which the caller needs the level edit. It returns the path to it, as Ancestors. An
 // update that changes nothing has no event.
 func (f *Folders) Update(ctx context.Context, s content.Scope, by access.Caller, id int64, in Update) ([]Folder, error) {
-	if in.Name != nil {
-		if err := content.CheckName("name", *in.Name); err != nil {
-			return nil, err
+	return f.replace(ctx, s, by, id, access.Edit, func(_ *store.Tx, after *Folder) error {
+		if err := checkFields(in.Name, in.Position); err != nil {
+			return err
 		}
-	}
-	if in.Position != nil {
-		if err := checkPosition(*in.Position); err != nil {
-			return nil, err
-		}
-	}
-	return f.replace(ctx, s, by, id, func(_ *store.Tx, after *Folder) error {
 		if in.Name != nil {
 			after.Name = *in.Name
 		}
@@ -96,9 +100,17 @@ func (f *Folders) Update(ctx context.Context, s content.Scope, by access.Caller,
 }
 
 // Move moves a folder, with everything in it, into another folder or to the root. It becomes the
-// last one there. It returns the path to it, as Ancestors.
+// last one there. The caller needs the level manage on it, and edit on the other folder. It returns the path to it, as Ancestors.
 func (f *Folders) Move(ctx context.Context, s content.Scope, by access.Caller, id, parent int64) ([]Folder, error) {
-	return f.replace(ctx, s, by, id, func(tx *store.Tx, after *Folder) error { return moveTo(ctx, tx, s, after, parent) })
+	return f.replace(ctx, s, by, id, access.Manage, func(tx *store.Tx, after *Folder) error {
+		if _, err := parentPath(ctx, tx, s, parent); err != nil {
+			return err
+		}
+		if err := access.RequireFolder(ctx, tx, s, by.Access, "folderId", parent, access.Edit); err != nil {
+			return err
+		}
+		return moveTo(ctx, tx, s, after, parent)
+	})
 }
 
 // moveTo makes a folder the last one in another folder, unless it is there already.
@@ -125,9 +137,17 @@ func moveTo(ctx context.Context, tx *store.Tx, s content.Scope, after *Folder, p
 	return err
 }
 
-// Delete deletes a folder that contains no other.
-func (f *Folders) Delete(ctx context.Context, s content.Scope, id int64) error {
-	return f.change(ctx, s, func(tx *store.Tx) error { return f.delete(ctx, tx, s, id) })
+// Delete deletes a folder that contains no other, with the grants on it. The caller needs the level manage.
+func (f *Folders) Delete(ctx context.Context, s content.Scope, by access.Caller, id int64) error {
+	return f.change(ctx, s, func(tx *store.Tx) error {
+		if _, err := get(ctx, tx, s, id); err != nil {
+			return err
+		}
+		if err := access.Require(ctx, tx, s, by.Access, access.Object{Kind: access.Folder, ID: id}, access.Manage); err != nil {
+			return err
+		}
+		return f.delete(ctx, tx, s, id)
+	})
 }
 
 func (f *Folders) delete(ctx context.Context, tx *store.Tx, s content.Scope, id int64) error {
@@ -151,6 +171,9 @@ func (f *Folders) delete(ctx context.Context, tx *store.Tx, s content.Scope, id 
 	if err := managed.Deleted(ctx, tx, s, managed.Folder, id); err != nil {
 		return err
 	}
+	if err := access.Deleted(ctx, tx, s, access.Object{Kind: access.Folder, ID: id}); err != nil {
+		return err
+	}
 	if f.Deleted != nil {
 		if err := f.Deleted(ctx, tx, s, id); err != nil {
 			return err
@@ -169,9 +192,17 @@ func (f *Folders) change(ctx context.Context, s content.Scope, work func(tx *sto
 	})
 }
 
-// replace changes a folder with edit, and returns the path to it.
-func (f *Folders) replace(ctx context.Context, s content.Scope, by access.Caller, id int64, edit func(tx *store.Tx, after *Folder) error) (path []Folder, err error) {
+// replace changes a folder with edit, and returns the path to it. The caller needs a level on it.
+func (f *Folders) replace(
+	ctx context.Context, s content.Scope, by access.Caller, id int64, needed access.Level, edit func(tx *store.Tx, after *Folder) error,
+) (path []Folder, err error) {
 	err = f.change(ctx, s, func(tx *store.Tx) error {
+		if _, err := get(ctx, tx, s, id); err != nil {
+			return err
+		}
+		if err := access.Require(ctx, tx, s, by.Access, access.Object{Kind: access.Folder, ID: id}, needed); err != nil {
+			return err
+		}
 		path, err = f.replaceTx(ctx, tx, s, by, id, edit)
 		return err
 	})

@@ -37,15 +37,15 @@ func testLifecycle(w *world) {
 	if diff := cmp.Diff([]Folder{*got, *child}, updated); diff != "" {
 		w.Error(diff)
 	}
-	path, err := w.folders.Ancestors(w.Context(), demo, child.ID)
+	path, err := w.folders.Ancestors(w.Context(), demo, by, child.ID)
 	if diff := cmp.Diff([]Folder{*got, *child}, path); diff != "" || err != nil {
 		w.Error(diff, err)
 	}
-	level, err := w.folders.List(w.Context(), demo, got.ID, store.PageRequest{Limit: 10})
+	level, err := w.folders.List(w.Context(), demo, by, got.ID, store.PageRequest{Limit: 10})
 	if diff := cmp.Diff([]Folder{*child}, level.Items); diff != "" || err != nil || level.Total != 1 || len(level.Path) != 1 || level.Path[0].ID != got.ID {
 		w.Errorf("%s %v %+v", diff, err, level)
 	}
-	if err := w.folders.Delete(w.Context(), demo, child.ID); err != nil {
+	if err := w.folders.Delete(w.Context(), demo, by, child.ID); err != nil {
 		w.Error(err)
 	}
 	if names := w.names(demo, got.ID); names != "" {
@@ -55,11 +55,11 @@ func testLifecycle(w *world) {
 		w.Errorf("the id is %d, want %d", next.ID, child.ID+1)
 	}
 	for _, err := range []error{
-		w.folders.Delete(w.Context(), demo, child.ID),
+		w.folders.Delete(w.Context(), demo, by, child.ID),
 		errorOf(w.folders.Update(w.Context(), demo, by, child.ID, Update{})),
-		errorOf(w.folders.Ancestors(w.Context(), demo, child.ID)),
+		errorOf(w.folders.Ancestors(w.Context(), demo, by, child.ID)),
 		errorOf(w.folders.Move(w.Context(), demo, by, child.ID, Root)),
-		errorOf(w.folders.List(w.Context(), demo, child.ID, store.PageRequest{Limit: 10})),
+		errorOf(w.folders.List(w.Context(), demo, by, child.ID, store.PageRequest{Limit: 10})),
 		errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "x", ParentID: child.ID})),
 	} {
 		contenttest.Rejects(w, err, content.NotFound, "folder 2 does not exist")
@@ -114,7 +114,7 @@ func testDepth(w *world) {
 	lowest := w.createPath("a", MaxDepth)
 	contenttest.Rejects(w, errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "x", ParentID: lowest.ID})), content.Invalid, "11 folders; allowed: 10")
 	other := w.createPath("b", 2)
-	path, err := w.folders.Ancestors(w.Context(), demo, lowest.ID)
+	path, err := w.folders.Ancestors(w.Context(), demo, by, lowest.ID)
 	if err != nil || len(path) != MaxDepth {
 		w.Fatal(err, len(path))
 	}
@@ -127,7 +127,7 @@ func testDepth(w *world) {
 
 func testMove(w *world) {
 	lowest := w.createPath("a", 3)
-	top, err := w.folders.Ancestors(w.Context(), demo, lowest.ID)
+	top, err := w.folders.Ancestors(w.Context(), demo, by, lowest.ID)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -151,9 +151,9 @@ func testMove(w *world) {
 
 func testDelete(w *world) {
 	child := w.createPath("a", 2)
-	contenttest.Rejects(w, w.folders.Delete(w.Context(), demo, child.ParentID), content.Invalid, "contains 1 folders")
+	contenttest.Rejects(w, w.folders.Delete(w.Context(), demo, by, child.ParentID), content.Invalid, "contains 1 folders")
 	for _, id := range []int64{child.ID, child.ParentID} {
-		if err := w.folders.Delete(w.Context(), demo, id); err != nil {
+		if err := w.folders.Delete(w.Context(), demo, by, id); err != nil {
 			w.Error(err)
 		}
 	}
@@ -169,7 +169,7 @@ func testPages(w *world) {
 	var all []string
 	page := store.PageRequest{Limit: 2}
 	for {
-		level, err := w.folders.List(w.Context(), demo, Root, page)
+		level, err := w.folders.List(w.Context(), demo, by, Root, page)
 		if err != nil {
 			w.Fatal(err)
 		}
@@ -196,11 +196,11 @@ func testTenants(w *world) {
 			w.Errorf("%+v lists %q", other, got)
 		}
 		for _, err := range []error{
-			w.folders.Delete(w.Context(), other, mine.ID),
+			w.folders.Delete(w.Context(), other, by, mine.ID),
 			errorOf(w.folders.Update(w.Context(), other, by, mine.ID, rename("x"))),
-			errorOf(w.folders.Ancestors(w.Context(), other, mine.ID)),
+			errorOf(w.folders.Ancestors(w.Context(), other, by, mine.ID)),
 			errorOf(w.folders.Move(w.Context(), other, by, mine.ID, Root)),
-			errorOf(w.folders.List(w.Context(), other, mine.ID, store.PageRequest{Limit: 10})),
+			errorOf(w.folders.List(w.Context(), other, by, mine.ID, store.PageRequest{Limit: 10})),
 			errorOf(w.folders.Create(w.Context(), other, by, New{Name: "x", ParentID: mine.ID})),
 		} {
 			contenttest.Rejects(w, err, content.NotFound, "does not exist")
@@ -225,7 +225,7 @@ func testEvents(w *world) {
 	if _, err := w.folders.Update(w.Context(), demo, by, f.ID, rename("b")); err != nil { // changes nothing
 		w.Fatal(err)
 	}
-	if err := w.folders.Delete(w.Context(), demo, f.ID); err != nil {
+	if err := w.folders.Delete(w.Context(), demo, by, f.ID); err != nil {
 		w.Fatal(err)
 	}
 	l := audit.NewLog(w.store, audit.Options{})
@@ -252,7 +252,7 @@ func testEvents(w *world) {
 	f = w.create("c", Root)
 	w.failing = errors.New("the event cannot be stored")
 	for _, err := range []error{
-		w.folders.Delete(w.Context(), demo, f.ID),
+		w.folders.Delete(w.Context(), demo, by, f.ID),
 		errorOf(w.folders.Update(w.Context(), demo, by, f.ID, rename("x"))),
 		errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "d"})),
 	} {
@@ -277,7 +277,7 @@ func testConcurrent(w *world) {
 				results <- errorOf(w.folders.Create(context.Background(), demo, by, New{Name: "same", ParentID: parent.ID}))
 			})
 		}
-		all.Go(func() { _ = w.folders.Delete(context.Background(), demo, parent.ID) })
+		all.Go(func() { _ = w.folders.Delete(context.Background(), demo, by, parent.ID) })
 		all.Wait()
 		close(results)
 		created := 0
@@ -289,7 +289,7 @@ func testConcurrent(w *world) {
 				w.Error(err)
 			}
 		}
-		level, err := w.folders.List(w.Context(), demo, parent.ID, store.PageRequest{Limit: 10})
+		level, err := w.folders.List(w.Context(), demo, by, parent.ID, store.PageRequest{Limit: 10})
 		if created > 1 || created == 1 && (err != nil || level.Total != 1) || created == 0 && err == nil {
 			w.Errorf("%d folders were created, there are %d, %v", created, level.Total, err)
 		}

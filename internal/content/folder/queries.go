@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -31,26 +32,34 @@ type Level struct {
 	Total int
 }
 
-// List returns a page of the folders in a folder, or at the root, ordered by position and id.
-func (f *Folders) List(ctx context.Context, s content.Scope, parent int64, r store.PageRequest) (level Level, err error) {
+// List returns a page of the folders in a folder, or at the root, that the caller sees, ordered by position and id.
+func (f *Folders) List(ctx context.Context, s content.Scope, by access.Caller, parent int64, r store.PageRequest) (level Level, err error) {
 	err = f.DB.Read(ctx, func(q store.Querier) error {
+		if err := content.Prefixed("parentId", access.RequireVisible(ctx, q, s, by.Access, parent)); err != nil {
+			return err
+		}
 		if level.Path, err = parentPath(ctx, q, s, parent); err != nil {
 			return err
 		}
-		if level.Page, err = siblings(s, parent).Read(ctx, q, r); err != nil {
+		list := siblings(s, by.Access, parent)
+		if level.Page, err = list.Read(ctx, q, r); err != nil {
 			return err
 		}
-		level.Total, err = countChildren(ctx, q, s, parent)
-		return err
+		if err := q.QueryRowContext(ctx, list.With+"SELECT COUNT(*) FROM "+list.From, list.Args...).Scan(&level.Total); err != nil {
+			return fmt.Errorf("count folders: %w", err)
+		}
+		return nil
 	})
 	return level, err
 }
 
-// siblings returns the list of the folders in a folder.
-func siblings(s content.Scope, parent int64) store.List[Folder] {
+// siblings returns the list of the folders in a folder that a subject sees.
+func siblings(s content.Scope, who access.Subject, parent int64) store.List[Folder] {
+	st := access.In(s, who)
+	visible := st.Folders()
 	return store.List[Folder]{
-		Columns: columns, From: "folder WHERE deployment_uid = $1 AND account_uid = $2 AND parent_id = $3",
-		Args: []any{s.Deployment.UID, s.Account.UID, parent}, Order: []string{"position", "id"},
+		With: st.With, Columns: columns, Args: append(st.Args, parent), Order: []string{"position", "id"},
+		From: fmt.Sprintf("folder%s WHERE deployment_uid = $2 AND account_uid = $1 AND parent_id = $%d AND %s", visible.Join, len(st.Args)+1, visible.Visible),
 		Scan: func(row *sql.Rows, f *Folder) error { return scan(row, f) },
 		Key:  func(f *Folder) []any { return []any{f.Position, f.ID} },
 	}
@@ -64,9 +73,12 @@ func countChildren(ctx context.Context, q store.Querier, s content.Scope, parent
 	return n, nil
 }
 
-// Ancestors returns the path to a folder: from the root, the folder itself last.
-func (f *Folders) Ancestors(ctx context.Context, s content.Scope, id int64) (path []Folder, err error) {
+// Ancestors returns the path to a folder that the caller sees: from the root, the folder itself last.
+func (f *Folders) Ancestors(ctx context.Context, s content.Scope, by access.Caller, id int64) (path []Folder, err error) {
 	err = f.DB.Read(ctx, func(q store.Querier) error {
+		if err := access.RequireVisible(ctx, q, s, by.Access, id); err != nil {
+			return err
+		}
 		path, err = ancestors(ctx, q, s, id)
 		return err
 	})

@@ -58,7 +58,7 @@ func TestDatabases(t *testing.T) {
 
 func openWorld(t *testing.T, url string) *world {
 	t.Helper()
-	s := contenttest.Open(t, url, audit.Owner, Owner)
+	s := contenttest.Open(t, url, audit.Owner, access.Owner, Owner)
 	w := &world{T: t, url: url, store: s, clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	w.folders = &Folders{DB: s, Record: w.record, Now: func() time.Time { w.clock = w.clock.Add(time.Second); return w.clock }}
 	return w
@@ -107,7 +107,7 @@ func (w *world) createPath(name string, levels int) *Folder {
 // names returns the names of the folders in a folder, in order.
 func (w *world) names(s content.Scope, parent int64) string {
 	w.Helper()
-	level, err := w.folders.List(w.Context(), s, parent, store.PageRequest{Limit: MaxChildren})
+	level, err := w.folders.List(w.Context(), s, by, parent, store.PageRequest{Limit: MaxChildren})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func testTree(w *world) {
 		case 4:
 			_, err = w.folders.Update(w.Context(), demo, by, id, rename(name))
 		case 5:
-			err = w.folders.Delete(w.Context(), demo, id)
+			err = w.folders.Delete(w.Context(), demo, by, id)
 		}
 		var rejected *content.Error
 		if err == nil {
@@ -93,7 +93,7 @@ func (w *world) checkTree() {
 
 // testPlan checks that a page in the middle of many siblings is read by the index, without a sort.
 func testPlan(w *world) {
-	s := siblings(demo, Root)
+	s := siblings(demo, by.Access, Root)
 	query := "SELECT " + s.Columns + " FROM " + s.From + " AND (position, id) > ($4, $5) ORDER BY position ASC, id ASC LIMIT $6"
 	explain := "EXPLAIN QUERY PLAN "
 	if w.store.Dialect() == store.PostgreSQL {
@@ -102,7 +102,7 @@ func testPlan(w *world) {
 		contenttest.Exec(w, w.store, "INSERT INTO deployment (uid, account_uid, namespace, name, first_seen, last_seen) VALUES ('d1', 'a1', 'demo', 'sales', 0, 0)")
 		contenttest.Exec(w, w.store, "INSERT INTO folder SELECT 'a1', 'd1', n, 0, 'f' || n, 'f' || n, n, 0, '', 0, '', '' FROM generate_series(1, 20000) AS n")
 	}
-	rows, err := w.store.Reader().QueryContext(w.Context(), explain+query, demo.Deployment.UID, demo.Account.UID, Root, 500, 500, 20)
+	rows, err := w.store.Reader().QueryContext(w.Context(), explain+query, demo.Account.UID, demo.Deployment.UID, Root, 500, 500, 20)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -158,6 +159,7 @@ func (a *application) find(ctx context.Context, q store.Querier) (*comparison, e
 		}
 	}
 	c.exists, c.Workbook, a.row.ContentID = true, *wb, wb.ID
+	c.Workbook.Level = a.by.Access.Limited(access.Manage)
 	c.recorded = c.stored != nil && *c.stored == a.row
 	return c, nil
 }
@@ -177,7 +179,7 @@ func (a *application) compareReports(ctx context.Context, q store.Querier, c *co
 		}
 		after := stored[at]
 		if err := applyReport(&after, r.change(c.Workbook.ID)); err != nil {
-			return prefixed(fmt.Sprintf("reports[%d]", i), err)
+			return content.Prefixed(fmt.Sprintf("reports[%d]", i), err)
 		}
 		c.different = c.different || after != stored[at]
 	}
@@ -243,7 +245,7 @@ func (a *application) take(ctx context.Context, tx *store.Tx, id int64) error {
 func (a *application) writeReports(ctx context.Context, tx *store.Tx, c *comparison) error {
 	for i := range a.in.Reports {
 		if err := a.writeReport(ctx, tx, c.Workbook.ID, &a.in.Reports[i]); err != nil {
-			return prefixed(fmt.Sprintf("reports[%d]", i), err)
+			return content.Prefixed(fmt.Sprintf("reports[%d]", i), err)
 		}
 	}
 	if !a.in.Prune {

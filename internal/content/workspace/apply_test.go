@@ -182,7 +182,7 @@ func testAdoption(w *world) {
 	if got.Workbook.ID != wb.ID || got.Workbook.Name != "Sales" || got.Workbook.Owner != ada.Owner || got.Corrected {
 		w.Errorf("%+v", got)
 	}
-	report, err := w.content.Report(w.Context(), demo, elsewhere.ID)
+	report, err := w.content.Report(w.Context(), demo, ada, elsewhere.ID)
 	if err != nil || report.WorkbookID != wb.ID {
 		w.Errorf("%+v, %v", report, err)
 	}
@@ -226,13 +226,13 @@ func testManagedContent(w *world) {
 		"takeover":          errorOf(w.content.Create(ctx, demo, ada, Change{Slug: ptr.To("sales"), Takeover: true})),
 		"publish":           errorOf(w.content.Publish(ctx, demo, ada, wb.ID, Publication{})),
 		"restore":           errorOf(w.content.Restore(ctx, demo, ada, wb.ID, 1)),
-		"delete":            w.content.Delete(ctx, demo, wb.ID),
+		"delete":            w.content.Delete(ctx, demo, ada, wb.ID),
 		"report: create":    errorOf(w.content.CreateReport(ctx, demo, ada, ReportChange{WorkbookID: &wb.ID})),
 		"report: update":    errorOf(w.content.UpdateReport(ctx, demo, ada, report.ID, ReportChange{Name: ptr.To("mine")})),
 		"report: upsert":    errorOf(w.content.UpsertReport(ctx, demo, ada, report.PublicID, ReportChange{Name: ptr.To("mine")})),
 		"report: move out":  errorOf(w.content.UpdateReport(ctx, demo, ada, report.ID, ReportChange{FolderID: &root})),
 		"report: move in":   errorOf(w.content.UpdateReport(ctx, demo, ada, free.ID, ReportChange{WorkbookID: &wb.ID})),
-		"report: delete":    w.content.DeleteReport(ctx, demo, report.ID),
+		"report: delete":    w.content.DeleteReport(ctx, demo, ada, report.ID),
 		"report: by upsert": errorOf(w.content.UpsertReport(ctx, demo, ada, "CCCCCCCCCCC1", ReportChange{WorkbookID: &wb.ID})),
 	} {
 		w.Run(name, func(t *testing.T) { contenttest.Rejects(t, err, content.Conflict, "managed by Workbook demo/sales") })
@@ -298,7 +298,7 @@ func testManagedFolders(w *world) {
 	for name, err := range map[string]error{
 		"update": errorOf(w.folders.Update(ctx, demo, ada, mine, folder.Update{Position: ptr.To(int64(4))})),
 		"move":   errorOf(w.folders.Move(ctx, demo, ada, mine, w.folder("Other", Root))),
-		"delete": w.folders.Delete(ctx, demo, mine),
+		"delete": w.folders.Delete(ctx, demo, ada, mine),
 	} {
 		w.Run(name, func(t *testing.T) { contenttest.Rejects(t, err, content.Conflict, "managed by Folder demo/finance") })
 	}
@@ -309,7 +309,7 @@ func testManagedFolders(w *world) {
 	_, err = apply(of, folder.Definition{Name: "Money", ParentID: child})
 	contenttest.Rejects(w, err, content.Invalid, "is to be moved")
 	contenttest.Rejects(w, w.folders.Release(ctx, demo, of.Object, false), content.Invalid, "contains 1 folders")
-	if err := errors.Join(w.folders.Delete(ctx, demo, child), w.folders.Release(ctx, demo, of.Object, false), w.folders.Release(ctx, demo, of.Object, false)); err != nil {
+	if err := errors.Join(w.folders.Delete(ctx, demo, ada, child), w.folders.Release(ctx, demo, of.Object, false), w.folders.Release(ctx, demo, of.Object, false)); err != nil {
 		w.Error(err)
 	}
 	if n := contenttest.Count(w, w.store, "managed_content"); n != 0 {

@@ -44,7 +44,7 @@ var changes = map[string]struct {
 		return errorOf(w.Duplicate(ctx, demo, bob, 1))
 	}, 4, rows{2, 4, 0, 2, 2, 4}},
 	"delete": {func(ctx context.Context, w *Workspace) error {
-		return w.Delete(ctx, demo, 1)
+		return w.Delete(ctx, demo, ada, 1)
 	}, 3, rows{}},
 	"publish": {func(ctx context.Context, w *Workspace) error {
 		return errorOf(w.Publish(ctx, demo, bob, 1, Publication{Config: chart(`{"reportId":1}`)}))
@@ -170,7 +170,7 @@ func testPurge(w *world) {
 		w.Error(err)
 	}
 	w.wantRows(rows{3, 3, 3, 3, 3, 3})
-	list, err := w.content.Workbooks(w.Context(), demo, nil, store.PageRequest{Limit: 10})
+	list, err := w.content.Workbooks(w.Context(), demo, ada, nil, store.PageRequest{Limit: 10})
 	if err != nil || list.Total != 3 || contenttest.Count(w, w.store, "deployment") != 1 {
 		w.Errorf("%d workbooks are left, %v", contenttest.Count(w, w.store, "workbook"), err)
 	}

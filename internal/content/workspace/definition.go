@@ -135,7 +135,7 @@ func parseQuery(query string) (any, error) {
 	decoder := json.NewDecoder(strings.NewReader(query))
 	decoder.UseNumber()
 	if err := decoder.Decode(&value); err != nil {
-		return nil, err
+		return nil, errors.New("it is no JSON")
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is text after the JSON value")

@@ -127,3 +127,17 @@ func (wb *Workbook) Draft() *string {
 	draft := string(meta[draftProperty])
 	return &draft
 }
+
+// HideDraft removes the draft of the dashboard from the meta, for callers who may not edit the workbook.
+func (wb *Workbook) HideDraft() error {
+	meta, err := Decode([]byte(wb.Meta))
+	if err != nil {
+		return fmt.Errorf("meta of workbook %d: %w", wb.ID, err)
+	}
+	if _, exists := meta[draftProperty]; !exists {
+		return nil
+	}
+	delete(meta, draftProperty)
+	wb.Meta, err = encode("meta", meta)
+	return err
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -83,10 +84,10 @@ func splitLocation(location string) (sheet, cell string) {
 	return sheet, strings.ReplaceAll(cell, "$", "")
 }
 
-// Connect stores a placement of a report. The same request again changes nothing.
+// Connect stores a placement of a report that the caller sees. The same request again changes nothing.
 func (w *Workspace) Connect(ctx context.Context, s content.Scope, by Caller, id int64, in PlacementChange) (r *Report, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
-		if r, err = getReport(ctx, tx, s, id); err != nil {
+		if r, err = reportFor(ctx, tx, s, by, id, access.View); err != nil {
 			return err
 		}
 		return w.connectIfAny(ctx, tx, s, by, r, &in)
@@ -211,9 +212,9 @@ func (p *Placement) apply(in *PlacementChange) error {
 
 // Disconnect removes the placement of a report with an address, if there is one. Without a placement id, the address needs
 // the sheet and the cell.
-func (w *Workspace) Disconnect(ctx context.Context, s content.Scope, id int64, at Address) (r *Report, err error) {
+func (w *Workspace) Disconnect(ctx context.Context, s content.Scope, by Caller, id int64, at Address) (r *Report, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
-		if r, err = getReport(ctx, tx, s, id); err != nil {
+		if r, err = reportFor(ctx, tx, s, by, id, access.View); err != nil {
 			return err
 		}
 		p, err := addressed(ctx, tx, s, id, at)
@@ -263,7 +264,7 @@ func matches(value, wanted string) bool { return wanted == "" || value == wanted
 // placement, if the report has one.
 func (w *Workspace) Refresh(ctx context.Context, s content.Scope, by Caller, id int64, at Address, result Object) (r *Report, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
-		if r, err = getReport(ctx, tx, s, id); err != nil {
+		if r, err = reportFor(ctx, tx, s, by, id, access.View); err != nil {
 			return err
 		}
 		p, err := refreshed(ctx, tx, s, id, at)

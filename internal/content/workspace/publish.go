@@ -15,6 +15,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -82,10 +83,10 @@ type Publication struct {
 }
 
 // Publish makes a new version of the dashboard of a workbook, with the reports as they are now, and shows it. The same content as
-// that of the version that is shown makes no new version.
+// that of the version that is shown makes no new version. The caller needs the level edit.
 func (w *Workspace) Publish(ctx context.Context, s content.Scope, by Caller, workbook int64, in Publication) (out *Dashboard, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
-		wb, err := getWorkbook(ctx, tx, s, workbook)
+		wb, err := workbookFor(ctx, tx, s, by, workbook, access.Edit)
 		if err != nil {
 			return err
 		}

@@ -95,18 +95,18 @@ func testPublish(w *world) {
 // wantVersions checks the three versions of a dashboard, whose first was published by ada with a config, and deletes it.
 func (w *world) wantVersions(wb *Workbook, config string) {
 	w.Helper()
-	old, err := w.content.DashboardVersion(w.Context(), demo, wb.ID, 1)
+	old, err := w.content.DashboardVersion(w.Context(), demo, ada, wb.ID, 1)
 	if err != nil || old.Config != config || old.Snapshots[1].SQLQuery != "SELECT 1" {
 		w.Errorf("%+v, %v", old, err)
 	}
-	page, err := w.content.Versions(w.Context(), demo, wb.ID, store.PageRequest{Limit: 2})
+	page, err := w.content.Versions(w.Context(), demo, ada, wb.ID, store.PageRequest{Limit: 2})
 	if err != nil || len(page.Items) != 2 || page.Items[0].Number != 3 || page.Items[1].Owner != bob.Owner || !page.HasNext {
 		w.Errorf("%+v, %v", page, err)
 	}
-	if page, err = w.content.Versions(w.Context(), demo, wb.ID, store.PageRequest{Limit: 2, After: page.Last}); err != nil || len(page.Items) != 1 || page.Items[0].Number != 1 {
+	if page, err = w.content.Versions(w.Context(), demo, ada, wb.ID, store.PageRequest{Limit: 2, After: page.Last}); err != nil || len(page.Items) != 1 || page.Items[0].Number != 1 {
 		w.Errorf("%+v, %v", page, err)
 	}
-	if err := w.content.Delete(w.Context(), demo, wb.ID); err != nil {
+	if err := w.content.Delete(w.Context(), demo, ada, wb.ID); err != nil {
 		w.Error(err)
 	}
 	for _, table := range []string{"dashboard", "dashboard_version", "report_snapshot"} {
@@ -147,7 +147,7 @@ func testInvalidPublications(w *world) {
 		})
 	}
 	contenttest.Rejects(w, errorOf(w.content.Publish(w.Context(), demo, ada, 9, Publication{})), content.NotFound, "workbook 9")
-	contenttest.Rejects(w, errorOf(w.content.DashboardVersion(w.Context(), demo, wb.ID, 2)), content.NotFound, "has no version 2")
+	contenttest.Rejects(w, errorOf(w.content.DashboardVersion(w.Context(), demo, ada, wb.ID, 2)), content.NotFound, "has no version 2")
 	contenttest.Rejects(w, errorOf(w.content.Restore(w.Context(), demo, ada, wb.ID, 2)), content.NotFound, "has no version 2")
 	if n := contenttest.Count(w, w.store, "dashboard_version"); n != 1 {
 		w.Errorf("%d versions", n)
@@ -158,8 +158,8 @@ func testInvalidPublications(w *world) {
 	}
 	for _, other := range []content.Scope{scope("a1", "d2"), scope("a2", "d1")} {
 		for _, err := range []error{
-			errorOf(w.content.Publish(w.Context(), other, ada, wb.ID, Publication{Config: chart()})), errorOf(w.content.Versions(w.Context(), other, wb.ID, store.PageRequest{Limit: 1})),
-			errorOf(w.content.DashboardVersion(w.Context(), other, wb.ID, 1)), errorOf(w.content.Restore(w.Context(), other, ada, wb.ID, 1)),
+			errorOf(w.content.Publish(w.Context(), other, ada, wb.ID, Publication{Config: chart()})), errorOf(w.content.Versions(w.Context(), other, ada, wb.ID, store.PageRequest{Limit: 1})),
+			errorOf(w.content.DashboardVersion(w.Context(), other, ada, wb.ID, 1)), errorOf(w.content.Restore(w.Context(), other, ada, wb.ID, 1)),
 		} {
 			contenttest.Rejects(w, err, content.NotFound, "workbook 1 does not exist")
 		}
@@ -171,7 +171,7 @@ func testInvalidPublications(w *world) {
 
 func testRestore(w *world) {
 	wb, first := w.published()
-	if err := w.content.DeleteReport(w.Context(), demo, 2); err != nil {
+	if err := w.content.DeleteReport(w.Context(), demo, ada, 2); err != nil {
 		w.Fatal(err)
 	}
 	if _, err := w.content.UpdateReport(w.Context(), demo, ada, 1, ReportChange{SQLQuery: ptr.To("SELECT 2"), Name: ptr.To("other")}); err != nil {
@@ -184,11 +184,11 @@ func testRestore(w *world) {
 	if err != nil || d.Number != 3 || !d.AllowEmbed || d.Title != "T" || len(d.Snapshots) != 2 || d.Snapshots[1].Hash != first.Snapshots[1].Hash || d.Snapshots[0].ReportID != 3 {
 		w.Fatalf("%+v, %v", d, err)
 	}
-	r, err := w.content.Report(w.Context(), demo, 1)
+	r, err := w.content.Report(w.Context(), demo, ada, 1)
 	if err != nil || r.SQLQuery != "SELECT 1" || r.Name != "one" || r.Meta != `{"kind":"kpi"}` {
 		w.Errorf("%+v, %v", r, err)
 	}
-	stored, err := w.content.Workbook(w.Context(), demo, wb.ID)
+	stored, err := w.content.Workbook(w.Context(), demo, ada, wb.ID)
 	if err != nil || stored.Draft() == nil || *stored.Draft() != d.Config || !strings.Contains(d.Config, `"reportId":3,"reportPublicId":"AAAAAAAAAAA2"`) {
 		w.Errorf("%+v, %v", stored, err)
 	}
@@ -214,7 +214,7 @@ func testVersionsAreKept(w *world) {
 			w.Fatal(err)
 		}
 	}
-	page, err := w.content.Versions(w.Context(), demo, wb.ID, store.PageRequest{Limit: 1000})
+	page, err := w.content.Versions(w.Context(), demo, ada, wb.ID, store.PageRequest{Limit: 1000})
 	if err != nil || len(page.Items) != MaxVersions || page.Items[0].Number != MaxVersions+3 || contenttest.Count(w, w.store, "report_snapshot") != MaxVersions {
 		w.Errorf("%d versions, %v", len(page.Items), err)
 	}

@@ -9,15 +9,18 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
 const workbookColumns = "id, folder_id, slug, name, meta, version, owner, created_at, created_by, updated_at, updated_by"
 
-// scanWorkbook reads the columns.
-func scanWorkbook(row interface{ Scan(into ...any) error }, wb *Workbook) error {
+// scanWorkbook reads the columns, and further ones.
+func scanWorkbook(row interface{ Scan(into ...any) error }, wb *Workbook, further ...any) error {
 	var created, updated int64
-	err := row.Scan(&wb.ID, &wb.FolderID, &wb.Slug, &wb.Name, &wb.Meta, &wb.Version, &wb.Owner, &created, &wb.CreatedBy, &updated, &wb.UpdatedBy)
+	err := row.Scan(append([]any{
+		&wb.ID, &wb.FolderID, &wb.Slug, &wb.Name, &wb.Meta, &wb.Version, &wb.Owner, &created, &wb.CreatedBy, &updated, &wb.UpdatedBy,
+	}, further...)...)
 	wb.CreatedAt, wb.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
 	return err
 }
@@ -61,23 +64,15 @@ type List[T any] struct {
 // maxPageBytes is the size of the opaque parts of a page in bytes from which on a page ends.
 const maxPageBytes = 8 << 20
 
-// Workbooks returns a page of the workbooks of a deployment, or of those in a folder, ordered by id. A page
+// Workbooks returns a page of the workbooks of a deployment that the caller sees, or of those in a folder, ordered by id. A page
 // may have fewer items than requested if they are large.
-func (w *Workspace) Workbooks(ctx context.Context, s content.Scope, in *int64, r store.PageRequest) (out List[Workbook], err error) {
-	from, args := "workbook WHERE deployment_uid = $1 AND account_uid = $2", []any{s.Deployment.UID, s.Account.UID}
-	if in != nil {
-		from, args = from+" AND folder_id = $3", append(args, *in)
-	}
+func (w *Workspace) Workbooks(ctx context.Context, s content.Scope, by Caller, in *int64, r store.PageRequest) (out List[Workbook], err error) {
+	list := workbookList(s, by, in)
 	err = w.DB.Read(ctx, func(q store.Querier) error {
 		if in != nil {
-			if err := checkFolder(ctx, q, s, *in); err != nil {
+			if err := checkShown(ctx, q, s, by, *in); err != nil {
 				return err
 			}
-		}
-		list := store.List[Workbook]{
-			Columns: workbookColumns, From: from, Args: args, Order: []string{"id"},
-			Scan: func(row *sql.Rows, wb *Workbook) error { return scanWorkbook(row, wb) },
-			Key:  func(wb *Workbook) []any { return []any{wb.ID} },
 		}
 		if r.Limit, err = bounded(ctx, q, list, "OCTET_LENGTH(meta)", r); err != nil {
 			return err
@@ -85,7 +80,7 @@ func (w *Workspace) Workbooks(ctx context.Context, s content.Scope, in *int64, r
 		if out.Page, err = list.Read(ctx, q, r); err != nil {
 			return err
 		}
-		if err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+from, args...).Scan(&out.Total); err != nil {
+		if err := q.QueryRowContext(ctx, list.With+"SELECT COUNT(*) FROM "+list.From, list.Args...).Scan(&out.Total); err != nil {
 			return fmt.Errorf("count workbooks: %w", err)
 		}
 		var folders []int64
@@ -98,11 +93,32 @@ func (w *Workspace) Workbooks(ctx context.Context, s content.Scope, in *int64, r
 	return out, err
 }
 
+// workbookList returns the list of the workbooks that a caller sees, in a folder unless it is nil.
+func workbookList(s content.Scope, by Caller, in *int64) store.List[Workbook] {
+	st := access.In(s, by.Access)
+	rows := st.Workbooks()
+	l := store.List[Workbook]{
+		With: st.With, Columns: workbookColumns + ", " + rows.Level, Args: st.Args, Order: []string{"id"},
+		From: "workbook" + rows.Join + " WHERE deployment_uid = $2 AND account_uid = $1 AND " + rows.Visible,
+		Scan: func(row *sql.Rows, wb *Workbook) error {
+			err := scanWorkbook(row, wb, &wb.Level)
+			wb.Level = by.Access.Limited(wb.Level)
+			return err
+		},
+		Key: func(wb *Workbook) []any { return []any{wb.ID} },
+	}
+	if in != nil {
+		l.Args = append(l.Args, *in)
+		l.From += fmt.Sprintf(" AND folder_id = $%d", len(l.Args))
+	}
+	return l
+}
+
 // bounded returns the limit of a page with which its rows stay below maxPageBytes, at least 1. size is the expression
 // for the size of a row.
 func bounded[T any](ctx context.Context, q store.Querier, l store.List[T], size string, r store.PageRequest) (int, error) {
 	sizes := store.List[int64]{
-		Columns: size, From: l.From, Args: l.Args, Order: l.Order, Descending: l.Descending,
+		With: l.With, Columns: size, From: l.From, Args: l.Args, Order: l.Order, Descending: l.Descending,
 		Scan: func(row *sql.Rows, n *int64) error { return row.Scan(n) },
 		Key:  func(*int64) []any { return nil },
 	}
@@ -119,13 +135,33 @@ func bounded[T any](ctx context.Context, q store.Querier, l store.List[T], size 
 	return r.Limit, nil
 }
 
-// Workbook returns a workbook.
-func (w *Workspace) Workbook(ctx context.Context, s content.Scope, id int64) (wb *Workbook, err error) {
+// Workbook returns a workbook that the caller sees.
+func (w *Workspace) Workbook(ctx context.Context, s content.Scope, by Caller, id int64) (wb *Workbook, err error) {
 	err = w.DB.Read(ctx, func(q store.Querier) error {
-		wb, err = getWorkbook(ctx, q, s, id)
+		wb, err = workbookFor(ctx, q, s, by, id, access.View)
 		return err
 	})
 	return wb, err
+}
+
+// workbookFor returns a workbook on which the caller needs a level.
+func workbookFor(ctx context.Context, q store.Querier, s content.Scope, by Caller, id int64, needed access.Level) (*Workbook, error) {
+	o := access.Object{Kind: access.Workbook, ID: id}
+	level, err := access.Of(ctx, q, s, by.Access, o)
+	if err != nil {
+		return nil, err
+	}
+	if level == access.None {
+		return nil, workbookNotFound(id)
+	}
+	wb, err := getWorkbook(ctx, q, s, id)
+	if err != nil {
+		return nil, err
+	}
+	if wb.Level = level; level < needed {
+		return nil, access.TooLow(by.Access, o, needed, level)
+	}
+	return wb, nil
 }
 
 // Path returns the path to a folder from the root, the folder itself last; it is empty for the root.

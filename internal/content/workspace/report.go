@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -52,6 +54,8 @@ type Report struct {
 	Checksum string
 	// Version counts the changes, from 1.
 	Version int64
+	// Level is what the caller may do with it. It is derived.
+	Level access.Level
 	// Owner is who the report belongs to, RefreshedBy who has refreshed it last, as <kind>:<id>.
 	Owner, RefreshedBy   string
 	CreatedAt, UpdatedAt time.Time
@@ -105,7 +109,7 @@ func newPublicID() string {
 	return string(out)
 }
 
-// CreateReport creates a report.
+// CreateReport creates a report. The caller needs the level edit on the folder or the workbook.
 func (w *Workspace) CreateReport(ctx context.Context, s content.Scope, by Caller, in ReportChange) (created *Report, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
 		created, err = w.createReport(ctx, tx, s, by, in)
@@ -118,10 +122,13 @@ func (w *Workspace) createReport(ctx context.Context, tx *store.Tx, s content.Sc
 	now := w.now()
 	created := &Report{
 		Name: UntitledReport, Meta: "{}", Source: in.Source, Version: 1, Owner: by.Owner, RefreshedBy: by.Owner,
-		CreatedAt: now, UpdatedAt: now, CreatedBy: by.Principal, UpdatedBy: by.Principal,
+		Level: by.Access.Limited(access.Manage), CreatedAt: now, UpdatedAt: now, CreatedBy: by.Principal, UpdatedBy: by.Principal,
 	}
 	if in.PublicID == nil {
 		created.PublicID = newPublicID()
+	}
+	if err := checkReportDestination(ctx, tx, s, by, in); err != nil {
+		return nil, err
 	}
 	if err := applyReport(created, in); err != nil {
 		return nil, err
@@ -150,7 +157,8 @@ func (w *Workspace) createReport(ctx context.Context, tx *store.Tx, s content.Sc
 	return created, w.connectIfAny(ctx, tx, s, by, created, in.Placement)
 }
 
-// UpsertReport updates the report with a public id, or creates it. The same request again changes nothing.
+// UpsertReport updates the report with a public id, or creates it. The same request again changes nothing. The caller needs what
+// UpdateReport needs, or CreateReport.
 func (w *Workspace) UpsertReport(ctx context.Context, s content.Scope, by Caller, publicID string, in ReportChange) (out *Report, err error) {
 	if err := checkPublicID(publicID); err != nil {
 		return nil, err
@@ -165,7 +173,15 @@ func (w *Workspace) UpsertReport(ctx context.Context, s content.Scope, by Caller
 			return err
 		}
 		if before != nil {
-			out, err = w.updateReport(ctx, tx, s, by, before, in)
+			known, err := reportFor(ctx, tx, s, by, before.ID, access.Edit)
+			var rejected *content.Error
+			if errors.As(err, &rejected) && rejected.Reason == content.NotFound {
+				return content.Errorf(content.Conflict, "publicId: %q is the id of a report that the caller does not see", publicID)
+			}
+			if err != nil {
+				return err
+			}
+			out, err = w.editReport(ctx, tx, s, by, known, in)
 			return err
 		}
 		out, err = w.createReport(ctx, tx, s, by, in)
@@ -174,19 +190,50 @@ func (w *Workspace) UpsertReport(ctx context.Context, s content.Scope, by Caller
 	return out, err
 }
 
-// UpdateReport changes a report. A change to what it already is has no event and no new version.
+// UpdateReport changes a report. A change to what it already is has no event and no new version. The caller needs the level edit on
+// the report, and on the folder or the workbook that it is put into.
 func (w *Workspace) UpdateReport(ctx context.Context, s content.Scope, by Caller, id int64, in ReportChange) (updated *Report, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
-		before, err := getReport(ctx, tx, s, id)
+		before, err := reportFor(ctx, tx, s, by, id, access.Edit)
 		if err != nil {
 			return err
 		}
-		updated, err = w.updateReport(ctx, tx, s, by, before, in)
+		updated, err = w.editReport(ctx, tx, s, by, before, in)
 		return err
 	})
 	return updated, err
 }
 
+// editReport changes a report that the caller may edit.
+func (w *Workspace) editReport(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, before *Report, in ReportChange) (*Report, error) {
+	to := *before
+	if applyPlace(&to, in) == nil && (to.FolderID != before.FolderID || to.WorkbookID != before.WorkbookID) {
+		if err := checkReportDestination(ctx, tx, s, by, in); err != nil {
+			return nil, err
+		}
+	}
+	return w.updateReport(ctx, tx, s, by, before, in)
+}
+
+// checkReportDestination returns an error if a folder or a workbook that a request puts a report into does not exist, or the caller
+// may not edit it.
+func checkReportDestination(ctx context.Context, q store.Querier, s content.Scope, by Caller, in ReportChange) error {
+	if in.FolderID != nil && *in.FolderID != Root && in.WorkbookID != nil && *in.WorkbookID != 0 {
+		return nil // applyPlace rejects it
+	}
+	if in.FolderID != nil {
+		if err := checkDestination(ctx, q, s, by, *in.FolderID); err != nil {
+			return err
+		}
+	}
+	if in.WorkbookID != nil && *in.WorkbookID != 0 {
+		_, err := workbookFor(ctx, q, s, by, *in.WorkbookID, access.Edit)
+		return content.Prefixed("workbookId", err)
+	}
+	return nil
+}
+
+// updateReport changes a report without checking what the caller may do with it.
 func (w *Workspace) updateReport(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, before *Report, in ReportChange) (*Report, error) {
 	if in.Version != 0 && in.Version != before.Version {
 		return nil, content.Errorf(content.Conflict, "version: report %d has version %d, not %d: read it again", before.ID, before.Version, in.Version)
@@ -217,10 +264,11 @@ func (w *Workspace) updateReport(ctx context.Context, tx *store.Tx, s content.Sc
 	return &after, w.connectIfAny(ctx, tx, s, by, &after, in.Placement)
 }
 
-// DeleteReport deletes a report with its placements.
-func (w *Workspace) DeleteReport(ctx context.Context, s content.Scope, id int64) error {
+// DeleteReport deletes a report with its placements and the grants on it. The caller needs the level manage; with the permission
+// ReportManage, edit.
+func (w *Workspace) DeleteReport(ctx context.Context, s content.Scope, by Caller, id int64) error {
 	return w.change(ctx, s, func(tx *store.Tx) error {
-		before, err := getReport(ctx, tx, s, id)
+		before, err := reportFor(ctx, tx, s, by, id, by.ToManageReports())
 		if err != nil {
 			return err
 		}
@@ -252,6 +300,9 @@ func (w *Workspace) deleteReport(ctx context.Context, tx *store.Tx, s content.Sc
 		if _, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, before.ID); err != nil {
 			return fmt.Errorf("delete report %d: %w", before.ID, err)
 		}
+	}
+	if err := access.Deleted(ctx, tx, s, access.Object{Kind: access.Report, ID: before.ID}); err != nil {
+		return err
 	}
 	return w.recordReport(ctx, tx, deletedReport, before, nil)
 }
@@ -325,7 +376,7 @@ func checkReportPlace(ctx context.Context, q store.Querier, s content.Scope, r *
 		field, column, place, most = "workbookId", "workbook_id", r.WorkbookID, MaxInWorkbook
 		wb, err := getWorkbook(ctx, q, s, r.WorkbookID)
 		if err != nil {
-			return prefixed("workbookId", err)
+			return content.Prefixed("workbookId", err)
 		}
 		r.PathID = wb.FolderID
 	} else if err := checkFolder(ctx, q, s, r.FolderID); err != nil {

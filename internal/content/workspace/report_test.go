@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -38,7 +39,7 @@ func testReports(w *world) {
 	})
 	want := &Report{
 		ID: 1, FolderID: in, PathID: in, PublicID: firstID, Name: "Orders", Title: "All", JSONQuery: `{"b":1,"a":2}`, SQLQuery: "SELECT 1",
-		PivotItems: `{"rows":["a"]}`, Meta: `{"kind":"table","z":1}`, Source: "D3", Checksum: got.Checksum, Version: 1, Owner: ada.Owner, RefreshedBy: ada.Owner,
+		PivotItems: `{"rows":["a"]}`, Meta: `{"kind":"table","z":1}`, Source: "D3", Checksum: got.Checksum, Version: 1, Level: access.Manage, Owner: ada.Owner, RefreshedBy: ada.Owner,
 		CreatedAt: begin.Add(time.Second), UpdatedAt: begin.Add(time.Second), CreatedBy: ada.Principal, UpdatedBy: ada.Principal,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(got.Checksum) != 64 {
@@ -61,7 +62,7 @@ func testReports(w *world) {
 	if _, err := w.content.Update(w.Context(), demo, ada, wb.ID, Change{FolderID: &in}); err != nil {
 		w.Fatal(err)
 	}
-	stored, err := w.content.Report(w.Context(), demo, 1)
+	stored, err := w.content.Report(w.Context(), demo, ada, 1)
 	if err != nil || stored.PathID != in || stored.FolderID != Root {
 		w.Errorf("%+v, %v", stored, err)
 	}
@@ -77,13 +78,13 @@ func testReports(w *world) {
 			w.Errorf("%+v: %+v, %v", c.in, got, err)
 		}
 	}
-	if err := w.content.DeleteReport(w.Context(), demo, 1); err != nil {
+	if err := w.content.DeleteReport(w.Context(), demo, ada, 1); err != nil {
 		w.Error(err)
 	}
 	for _, err := range []error{
-		errorOf(w.content.Report(w.Context(), demo, 1)), w.content.DeleteReport(w.Context(), demo, 1), errorOf(w.content.Connect(w.Context(), demo, ada, 1, PlacementChange{})),
+		errorOf(w.content.Report(w.Context(), demo, ada, 1)), w.content.DeleteReport(w.Context(), demo, ada, 1), errorOf(w.content.Connect(w.Context(), demo, ada, 1, PlacementChange{})),
 		errorOf(w.content.UpdateReport(w.Context(), demo, ada, 1, ReportChange{})), errorOf(w.content.Refresh(w.Context(), demo, ada, 1, Address{}, nil)),
-		errorOf(w.content.Disconnect(w.Context(), demo, 1, Address{})),
+		errorOf(w.content.Disconnect(w.Context(), demo, ada, 1, Address{})),
 	} {
 		contenttest.Rejects(w, err, content.NotFound, "report 1 does not exist")
 	}
@@ -134,7 +135,7 @@ func testInvalidReports(w *world) {
 		"taken":        {errorOf(w.content.CreateReport(w.Context(), demo, ada, ReportChange{PublicID: ptr.To(firstID)})), content.Conflict, "is the id of report 1"},
 		"elsewhere":    {errorOf(w.content.UpsertReport(w.Context(), demo, ada, elsewhere.PublicID, ReportChange{})), content.Conflict, "of another deployment"},
 		"the version":  {errorOf(w.content.UpdateReport(w.Context(), demo, ada, r.ID, ReportChange{Version: 3})), content.Conflict, "has version 1, not 3"},
-		"wrong filter": {errorOf(w.content.Reports(w.Context(), demo, ReportFilter{WorkbookID: ptr.To(int64(9))}, store.PageRequest{Limit: 1})), content.NotFound, "workbookId: workbook 9"},
+		"wrong filter": {errorOf(w.content.Reports(w.Context(), demo, ada, ReportFilter{WorkbookID: ptr.To(int64(9))}, store.PageRequest{Limit: 1})), content.NotFound, "workbookId: workbook 9"},
 	} {
 		w.Run(id, func(t *testing.T) { contenttest.Rejects(t, c.err, c.reason, c.part) })
 	}
@@ -243,19 +244,19 @@ func (w *world) disconnect(r *Report, last PlacementChange) {
 	w.Helper()
 	connect, placements := w.placementsOf(r)
 	// Exactly one is removed; what does not exist is none.
-	contenttest.Rejects(w, errorOf(w.content.Disconnect(w.Context(), demo, r.ID, Address{SheetName: "Q2", AnchorCell: "C3"})), content.Conflict, "placements 1 and 2")
+	contenttest.Rejects(w, errorOf(w.content.Disconnect(w.Context(), demo, ada, r.ID, Address{SheetName: "Q2", AnchorCell: "C3"})), content.Conflict, "placements 1 and 2")
 	for _, none := range []Address{{}, {ExternalWorkbook: "book"}, {SheetName: "Q2"}, {ID: 9}, {ID: -1}, {ResultLocation: "C3"}, {SheetName: "Q2", AnchorCell: "C3", SheetID: "7", ExternalWorkbook: "book"}} {
-		if _, err := w.content.Disconnect(w.Context(), demo, r.ID, none); err != nil || len(placements()) != 2 {
+		if _, err := w.content.Disconnect(w.Context(), demo, ada, r.ID, none); err != nil || len(placements()) != 2 {
 			w.Errorf("%+v: %v", none, err)
 		}
 	}
 	for i, one := range []Address{{ExternalWorkbook: "book", ResultLocation: "Q2!C3"}, {ID: 2}} {
-		if _, err := w.content.Disconnect(w.Context(), demo, r.ID, one); err != nil || len(placements()) != 1-i {
+		if _, err := w.content.Disconnect(w.Context(), demo, ada, r.ID, one); err != nil || len(placements()) != 1-i {
 			w.Errorf("%+v: %v", one, err)
 		}
 	}
 	connect(last)
-	if err := w.content.DeleteReport(w.Context(), demo, r.ID); err != nil || contenttest.Count(w, w.store, "report_placement") != 0 {
+	if err := w.content.DeleteReport(w.Context(), demo, ada, r.ID); err != nil || contenttest.Count(w, w.store, "report_placement") != 0 {
 		w.Error(err)
 	}
 }
@@ -289,7 +290,7 @@ func testReportLists(w *world) {
 	} {
 		var names []string
 		for r := (store.PageRequest{Limit: 1}); ; {
-			page, err := w.content.Reports(w.Context(), demo, c.f, r)
+			page, err := w.content.Reports(w.Context(), demo, ada, c.f, r)
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -308,16 +309,16 @@ func testReportLists(w *world) {
 		}
 	}
 	for offset, want := range map[int]int{1: 3, 3: 1, 4: 0, 9: 0} {
-		page, err := w.content.Reports(w.Context(), demo, ReportFilter{Order: ByName, Offset: offset}, store.PageRequest{Limit: 10})
+		page, err := w.content.Reports(w.Context(), demo, ada, ReportFilter{Order: ByName, Offset: offset}, store.PageRequest{Limit: 10})
 		if err != nil || len(page.Items) != want || page.Total != 4 || !page.HasPrevious {
 			w.Errorf("offset %d: %+v, %v", offset, page.Items, err)
 		}
 	}
-	folders, err := w.content.ReportFolders(w.Context(), demo, store.PageRequest{Limit: 10})
+	folders, err := w.content.ReportFolders(w.Context(), demo, ada, store.PageRequest{Limit: 10})
 	if err != nil || fmt.Sprint(folders.Items) != "[{1 in 1}]" {
 		w.Error(folders.Items, err)
 	}
-	page, err := w.content.Reports(w.Context(), demo, ReportFilter{}, store.PageRequest{Limit: 10})
+	page, err := w.content.Reports(w.Context(), demo, ada, ReportFilter{}, store.PageRequest{Limit: 10})
 	if err != nil || len(page.Placements[3]) != 1 || fmt.Sprint(page.Paths[in]) != "[{1 in}]" {
 		w.Error(page.Placements, page.Paths, err)
 	}
@@ -343,11 +344,11 @@ func testReportsOfWorkbooks(w *world) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	page, err := w.content.Reports(w.Context(), demo, ReportFilter{WorkbookID: &copied.ID}, store.PageRequest{Limit: 10})
+	page, err := w.content.Reports(w.Context(), demo, ada, ReportFilter{WorkbookID: &copied.ID}, store.PageRequest{Limit: 10})
 	if err != nil || len(page.Items) != 2 || page.Items[0].Name != "one" || page.Items[0].Owner != bob.Owner || page.Items[0].PublicID == firstID || len(page.Placements) != 0 {
 		w.Fatalf("%+v, %v", page, err)
 	}
-	stored, err := w.content.Workbook(w.Context(), demo, copied.ID)
+	stored, err := w.content.Workbook(w.Context(), demo, ada, copied.ID)
 	for _, part := range []string{
 		fmt.Sprintf(`{"config":{"reportId":%d}`, page.Items[0].ID), fmt.Sprintf(`{"config":{"reportId":%d,"reportPublicId":%q}`, outside.ID, page.Items[0].PublicID),
 	} {
@@ -355,24 +356,24 @@ func testReportsOfWorkbooks(w *world) {
 			w.Errorf("%s is not in %s, %v", part, stored.Meta, err)
 		}
 	}
-	if err := w.content.Delete(w.Context(), demo, wb.ID); err != nil || contenttest.Count(w, w.store, "report") != 3 || contenttest.Count(w, w.store, "report_placement") != 0 {
+	if err := w.content.Delete(w.Context(), demo, ada, wb.ID); err != nil || contenttest.Count(w, w.store, "report") != 3 || contenttest.Count(w, w.store, "report_placement") != 0 {
 		w.Error(err)
 	}
-	contenttest.Rejects(w, errorOf(w.content.Report(w.Context(), demo, first.ID)), content.NotFound, "report")
+	contenttest.Rejects(w, errorOf(w.content.Report(w.Context(), demo, ada, first.ID)), content.NotFound, "report")
 }
 
 func testReportTenants(w *world) {
 	r := w.report(ReportChange{PublicID: ptr.To(firstID), Placement: &PlacementChange{ExternalWorkbook: "x", ResultLocation: "S!A1"}})
 	for _, other := range []content.Scope{scope("a1", "d2"), scope("a2", "d1"), scope("a2", "d3")} {
 		for _, err := range []error{
-			errorOf(w.content.Report(w.Context(), other, r.ID)), errorOf(w.content.UpdateReport(w.Context(), other, ada, r.ID, ReportChange{})),
-			w.content.DeleteReport(w.Context(), other, r.ID), errorOf(w.content.Refresh(w.Context(), other, ada, r.ID, Address{}, nil)),
+			errorOf(w.content.Report(w.Context(), other, ada, r.ID)), errorOf(w.content.UpdateReport(w.Context(), other, ada, r.ID, ReportChange{})),
+			w.content.DeleteReport(w.Context(), other, ada, r.ID), errorOf(w.content.Refresh(w.Context(), other, ada, r.ID, Address{}, nil)),
 			errorOf(w.content.Connect(w.Context(), other, ada, r.ID, PlacementChange{ExternalWorkbook: "x", ResultLocation: "S!A1"})),
-			errorOf(w.content.Disconnect(w.Context(), other, r.ID, Address{ID: 1})),
+			errorOf(w.content.Disconnect(w.Context(), other, ada, r.ID, Address{ID: 1})),
 		} {
 			contenttest.Rejects(w, err, content.NotFound, "report 1 does not exist")
 		}
-		page, err := w.content.Reports(w.Context(), other, ReportFilter{}, store.PageRequest{Limit: 10})
+		page, err := w.content.Reports(w.Context(), other, ada, ReportFilter{}, store.PageRequest{Limit: 10})
 		placements, other := w.content.Placements(w.Context(), other, r.ID)
 		if err != nil || len(page.Items)+page.Total+len(placements) != 0 || other != nil {
 			w.Errorf("%+v, %v, %v", page, placements, err)

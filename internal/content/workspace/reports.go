@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/fold"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -20,12 +21,14 @@ const storedReport = `id, folder_id, workbook_id, public_id, name, name_key, tit
 const reportColumns = storedReport + `, CASE WHEN workbook_id = 0 THEN folder_id ELSE COALESCE(
 	(SELECT workbook.folder_id FROM workbook WHERE workbook.account_uid = report.account_uid AND workbook.id = report.workbook_id), 0) END`
 
-// scanReport reads the columns.
-func scanReport(row interface{ Scan(into ...any) error }, r *Report) error {
+// scanReport reads the columns, and further ones.
+func scanReport(row interface{ Scan(into ...any) error }, r *Report, further ...any) error {
 	var created, updated int64
 	var key string
-	err := row.Scan(&r.ID, &r.FolderID, &r.WorkbookID, &r.PublicID, &r.Name, &key, &r.Title, &r.JSONQuery, &r.SQLQuery, &r.PivotItems, &r.Meta, &r.Source,
-		&r.Checksum, &r.Version, &r.Owner, &r.RefreshedBy, &created, &r.CreatedBy, &updated, &r.UpdatedBy, &r.PathID)
+	err := row.Scan(append([]any{
+		&r.ID, &r.FolderID, &r.WorkbookID, &r.PublicID, &r.Name, &key, &r.Title, &r.JSONQuery, &r.SQLQuery, &r.PivotItems, &r.Meta, &r.Source,
+		&r.Checksum, &r.Version, &r.Owner, &r.RefreshedBy, &created, &r.CreatedBy, &updated, &r.UpdatedBy, &r.PathID,
+	}, further...)...)
 	r.CreatedAt, r.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
 	return err
 }
@@ -64,7 +67,7 @@ func getReport(ctx context.Context, q store.Querier, s content.Scope, id int64) 
 	r := &Report{}
 	err := scanReport(q.QueryRowContext(ctx, query, s.Account.UID, s.Deployment.UID, id), r)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, content.Errorf(content.NotFound, "report %d does not exist", id)
+		return nil, reportNotFound(id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read report %d: %w", id, err)
@@ -105,13 +108,37 @@ func reportsOf(ctx context.Context, q store.Querier, s content.Scope, workbook i
 	return out, rows.Err()
 }
 
-// Report returns a report.
-func (w *Workspace) Report(ctx context.Context, s content.Scope, id int64) (r *Report, err error) {
+// Report returns a report that the caller sees.
+func (w *Workspace) Report(ctx context.Context, s content.Scope, by Caller, id int64) (r *Report, err error) {
 	err = w.DB.Read(ctx, func(q store.Querier) error {
-		r, err = getReport(ctx, q, s, id)
+		r, err = reportFor(ctx, q, s, by, id, access.View)
 		return err
 	})
 	return r, err
+}
+
+// reportFor returns a report on which the caller needs a level.
+func reportFor(ctx context.Context, q store.Querier, s content.Scope, by Caller, id int64, needed access.Level) (*Report, error) {
+	o := access.Object{Kind: access.Report, ID: id}
+	level, err := access.Of(ctx, q, s, by.Access, o)
+	if err != nil {
+		return nil, err
+	}
+	if level == access.None {
+		return nil, reportNotFound(id)
+	}
+	r, err := getReport(ctx, q, s, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Level = level; level < needed {
+		return nil, access.TooLow(by.Access, o, needed, level)
+	}
+	return r, nil
+}
+
+func reportNotFound(id int64) error {
+	return content.Errorf(content.NotFound, "report %d does not exist", id)
 }
 
 // The orders of lists.
@@ -144,14 +171,14 @@ type ReportList struct {
 	Placements map[int64][]Placement
 }
 
-// Reports returns a page of reports. A page may have fewer items than requested if they are large.
-func (w *Workspace) Reports(ctx context.Context, s content.Scope, f ReportFilter, r store.PageRequest) (out ReportList, err error) {
-	list := reportList(s, f)
+// Reports returns a page of the reports that the caller sees. A page may have fewer items than requested if they are large.
+func (w *Workspace) Reports(ctx context.Context, s content.Scope, by Caller, f ReportFilter, r store.PageRequest) (out ReportList, err error) {
+	list := reportList(s, by, f)
 	err = w.DB.Read(ctx, func(q store.Querier) error {
-		if err := checkFilter(ctx, q, s, f); err != nil {
+		if err := checkFilter(ctx, q, s, by, f); err != nil {
 			return err
 		}
-		if err := q.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+list.From, list.Args...).Scan(&out.Total); err != nil {
+		if err := q.QueryRowContext(ctx, list.With+"SELECT COUNT(*) FROM "+list.From, list.Args...).Scan(&out.Total); err != nil {
 			return fmt.Errorf("count reports: %w", err)
 		}
 		if f.Offset > 0 {
@@ -179,28 +206,33 @@ func (w *Workspace) Reports(ctx context.Context, s content.Scope, f ReportFilter
 	return out, err
 }
 
-// checkFilter returns an error for what does not exist.
-func checkFilter(ctx context.Context, q store.Querier, s content.Scope, f ReportFilter) error {
+// checkFilter returns an error for what does not exist, or what the caller does not see.
+func checkFilter(ctx context.Context, q store.Querier, s content.Scope, by Caller, f ReportFilter) error {
 	if f.FolderID != nil {
-		if err := checkFolder(ctx, q, s, *f.FolderID); err != nil {
+		if err := checkShown(ctx, q, s, by, *f.FolderID); err != nil {
 			return err
 		}
 	}
-	if f.WorkbookID != nil {
-		if _, err := getWorkbook(ctx, q, s, *f.WorkbookID); err != nil {
-			return prefixed("workbookId", err)
-		}
+	if f.WorkbookID == nil {
+		return nil
 	}
-	return nil
+	_, err := workbookFor(ctx, q, s, by, *f.WorkbookID, access.View)
+	return content.Prefixed("workbookId", err)
 }
 
-// reportList returns the list of a filter.
-func reportList(s content.Scope, f ReportFilter) store.List[Report] {
+// reportList returns the list of the reports that a caller sees, with a filter.
+func reportList(s content.Scope, by Caller, f ReportFilter) store.List[Report] {
+	st := access.In(s, by.Access)
+	rows := st.Reports()
 	l := store.List[Report]{
-		Columns: reportColumns, From: "report WHERE deployment_uid = $1 AND account_uid = $2", Args: []any{s.Deployment.UID, s.Account.UID},
-		Order: []string{"id"}, Descending: f.Descending,
-		Scan: func(row *sql.Rows, r *Report) error { return scanReport(row, r) },
-		Key:  func(r *Report) []any { return []any{r.ID} },
+		With: st.With, Columns: reportColumns + ", " + rows.Level, Args: st.Args, Order: []string{"id"}, Descending: f.Descending,
+		From: "report" + rows.Join + " WHERE deployment_uid = $2 AND account_uid = $1 AND " + rows.Visible,
+		Scan: func(row *sql.Rows, r *Report) error {
+			err := scanReport(row, r, &r.Level)
+			r.Level = by.Access.Limited(r.Level)
+			return err
+		},
+		Key: func(r *Report) []any { return []any{r.ID} },
 	}
 	where := func(condition string, value any) {
 		l.Args = append(l.Args, value)
@@ -213,7 +245,7 @@ func reportList(s content.Scope, f ReportFilter) store.List[Report] {
 		where(" AND workbook_id = $%d", *f.WorkbookID)
 	}
 	if f.ExternalWorkbook != "" {
-		where(" AND id IN (SELECT report_id FROM report_placement WHERE deployment_uid = $1 AND account_uid = $2 AND external_workbook = $%d)", f.ExternalWorkbook)
+		where(" AND id IN (SELECT report_id FROM report_placement WHERE deployment_uid = $2 AND account_uid = $1 AND external_workbook = $%d)", f.ExternalWorkbook)
 	}
 	if f.Search != "" {
 		where(` AND name_key LIKE $%d ESCAPE '\'`, containing(f.Search))
@@ -243,9 +275,9 @@ func keyAt(ctx context.Context, q store.Querier, l store.List[Report], index int
 	if l.Descending {
 		direction = " DESC"
 	}
-	query := fmt.Sprintf("SELECT %s FROM %s ORDER BY %s LIMIT 1 OFFSET %d", l.Columns, l.From, strings.Join(l.Order, direction+", ")+direction, index)
+	query := fmt.Sprintf("%sSELECT %s FROM %s ORDER BY %s LIMIT 1 OFFSET %d", l.With, l.Columns, l.From, strings.Join(l.Order, direction+", ")+direction, index)
 	var r Report
-	err := scanReport(q.QueryRowContext(ctx, query, l.Args...), &r)
+	err := scanReport(q.QueryRowContext(ctx, query, l.Args...), &r, &r.Level)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -262,12 +294,16 @@ type FolderCount struct {
 	Reports int
 }
 
-// ReportFolders returns a page of the folders of a deployment by id, with the number of reports that are directly in each.
-func (w *Workspace) ReportFolders(ctx context.Context, s content.Scope, r store.PageRequest) (page store.Page[FolderCount], err error) {
+// ReportFolders returns a page of the folders of a deployment that the caller sees by id, with the number of reports directly in
+// each that the caller sees.
+func (w *Workspace) ReportFolders(ctx context.Context, s content.Scope, by Caller, r store.PageRequest) (page store.Page[FolderCount], err error) {
+	st := access.In(s, by.Access)
+	rows := st.Folders()
 	list := store.List[FolderCount]{
+		With: st.With,
 		Columns: `id, name, (SELECT COUNT(*) FROM report WHERE report.deployment_uid = folder.deployment_uid AND report.account_uid = folder.account_uid
-			AND report.folder_id = folder.id)`,
-		From: "folder WHERE deployment_uid = $1 AND account_uid = $2", Args: []any{s.Deployment.UID, s.Account.UID}, Order: []string{"id"},
+			AND report.folder_id = folder.id AND ` + st.ReportsInFolder() + ")",
+		From: "folder" + rows.Join + " WHERE deployment_uid = $2 AND account_uid = $1 AND " + rows.Visible, Args: st.Args, Order: []string{"id"},
 		Scan: func(row *sql.Rows, f *FolderCount) error { return row.Scan(&f.ID, &f.Name, &f.Reports) },
 		Key:  func(f *FolderCount) []any { return []any{f.ID} },
 	}

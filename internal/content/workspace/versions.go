@@ -7,13 +7,14 @@ import (
 	"fmt"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // MaxVersions is the number of versions of a dashboard that are kept: the newest, and the one that is shown.
 const MaxVersions = 100
 
-// Published returns the dashboard of a workbook with the version that is shown; nil if it was not published.
+// Published returns the dashboard of a workbook, which the caller sees, with the version that is shown; nil if it was not published.
 func (w *Workspace) Published(ctx context.Context, s content.Scope, workbook int64) (d *Dashboard, err error) {
 	err = w.DB.Read(ctx, func(q store.Querier) error {
 		d, err = getDashboard(ctx, q, s, workbook)
@@ -25,8 +26,9 @@ func (w *Workspace) Published(ctx context.Context, s content.Scope, workbook int
 const versionsFrom = ` FROM dashboard JOIN dashboard_version AS v ON v.account_uid = dashboard.account_uid AND v.dashboard_id = dashboard.id
 	WHERE dashboard.account_uid = $1 AND dashboard.deployment_uid = $2 AND dashboard.workbook_id = $3`
 
-// Versions returns a page of the versions of the dashboard of a workbook, the newest first, without configs and snapshots.
-func (w *Workspace) Versions(ctx context.Context, s content.Scope, workbook int64, r store.PageRequest) (page store.Page[Dashboard], err error) {
+// Versions returns a page of the versions of the dashboard of a workbook, the newest first, without configs and snapshots. People
+// need the level edit: others see the version that is shown.
+func (w *Workspace) Versions(ctx context.Context, s content.Scope, by Caller, workbook int64, r store.PageRequest) (page store.Page[Dashboard], err error) {
 	list := store.List[Dashboard]{
 		Columns: `dashboard.id, dashboard.workbook_id, dashboard.public_id, dashboard.allow_embed, v.id, v.number, v.title, v.description, '',
 			v.content_hash, v.owner, v.created_at, v.created_by`,
@@ -35,7 +37,7 @@ func (w *Workspace) Versions(ctx context.Context, s content.Scope, workbook int6
 		Key:  func(d *Dashboard) []any { return []any{d.Number} },
 	}
 	err = w.DB.Read(ctx, func(q store.Querier) error {
-		if _, err := getWorkbook(ctx, q, s, workbook); err != nil {
+		if _, err := workbookFor(ctx, q, s, by, workbook, toReadVersions(by)); err != nil {
 			return err
 		}
 		page, err = list.Read(ctx, q, r)
@@ -44,17 +46,25 @@ func (w *Workspace) Versions(ctx context.Context, s content.Scope, workbook int6
 	return page, err
 }
 
-// DashboardVersion returns a version of the dashboard of a workbook, with its snapshots.
-func (w *Workspace) DashboardVersion(ctx context.Context, s content.Scope, workbook, number int64) (d *Dashboard, err error) {
+// toReadVersions returns the level with which all versions of a dashboard are read.
+func toReadVersions(by Caller) access.Level {
+	if by.Access.All {
+		return access.View
+	}
+	return access.Edit
+}
+
+// DashboardVersion returns a version of the dashboard of a workbook, with its snapshots. The caller needs what Versions needs.
+func (w *Workspace) DashboardVersion(ctx context.Context, s content.Scope, by Caller, workbook, number int64) (d *Dashboard, err error) {
 	err = w.DB.Read(ctx, func(q store.Querier) error {
-		d, err = getVersion(ctx, q, s, workbook, number)
+		d, err = getVersion(ctx, q, s, by, workbook, number)
 		return err
 	})
 	return d, err
 }
 
-func getVersion(ctx context.Context, q store.Querier, s content.Scope, workbook, number int64) (*Dashboard, error) {
-	if _, err := getWorkbook(ctx, q, s, workbook); err != nil {
+func getVersion(ctx context.Context, q store.Querier, s content.Scope, by Caller, workbook, number int64) (*Dashboard, error) {
+	if _, err := workbookFor(ctx, q, s, by, workbook, toReadVersions(by)); err != nil {
 		return nil, err
 	}
 	d := &Dashboard{}
@@ -73,11 +83,11 @@ func getVersion(ctx context.Context, q store.Querier, s content.Scope, workbook,
 // that were deleted are created again, and others stay.
 func (w *Workspace) Restore(ctx context.Context, s content.Scope, by Caller, workbook, number int64) (out *Dashboard, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
-		old, err := getVersion(ctx, tx, s, workbook, number)
+		old, err := getVersion(ctx, tx, s, by, workbook, number)
 		if err != nil {
 			return err
 		}
-		wb, err := getWorkbook(ctx, tx, s, workbook)
+		wb, err := workbookFor(ctx, tx, s, by, workbook, access.Edit)
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -36,6 +37,8 @@ type Workbook struct {
 	Meta string
 	// Version counts the changes, from 1.
 	Version int64
+	// Level is what the caller may do with it. It is derived.
+	Level access.Level
 	// Owner is who the workbook belongs to, as <kind>:<id>.
 	Owner     string
 	CreatedAt time.Time
@@ -75,7 +78,7 @@ func Slug(text string) (string, error) {
 	return slug, nil
 }
 
-// Create creates a workbook.
+// Create creates a workbook. The caller needs the level edit on the folder.
 func (w *Workspace) Create(ctx context.Context, s content.Scope, by Caller, in Change) (created *Workbook, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
 		created, err = w.create(ctx, tx, s, by, in)
@@ -87,8 +90,13 @@ func (w *Workspace) Create(ctx context.Context, s content.Scope, by Caller, in C
 func (w *Workspace) create(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, in Change) (*Workbook, error) {
 	now := w.now()
 	created := &Workbook{
-		Name: Untitled, Meta: "{}", Version: 1, Owner: by.Owner,
+		Name: Untitled, Meta: "{}", Version: 1, Owner: by.Owner, Level: by.Access.Limited(access.Manage),
 		CreatedAt: now, UpdatedAt: now, CreatedBy: by.Principal, UpdatedBy: by.Principal,
+	}
+	if in.FolderID != nil {
+		if err := checkDestination(ctx, tx, s, by, *in.FolderID); err != nil {
+			return nil, err
+		}
 	}
 	if err := apply(created, in); err != nil {
 		return nil, err
@@ -106,12 +114,18 @@ func (w *Workspace) create(ctx context.Context, tx *store.Tx, s content.Scope, b
 	return created, w.recordWorkbook(ctx, tx, createdWorkbook, nil, created)
 }
 
-// Update changes a workbook. A change to what it already is has no event and no new version.
+// Update changes a workbook. A change to what it already is has no event and no new version. The caller needs the level edit; for a
+// folder, even the one that it is in, manage, and edit on that folder.
 func (w *Workspace) Update(ctx context.Context, s content.Scope, by Caller, id int64, in Change) (updated *Workbook, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
-		before, err := getWorkbook(ctx, tx, s, id)
+		before, err := workbookFor(ctx, tx, s, by, id, in.needs())
 		if err != nil {
 			return err
+		}
+		if in.FolderID != nil {
+			if err := checkDestination(ctx, tx, s, by, *in.FolderID); err != nil {
+				return err
+			}
 		}
 		updated, err = w.update(ctx, tx, s, by, before, in)
 		return err
@@ -119,6 +133,15 @@ func (w *Workspace) Update(ctx context.Context, s content.Scope, by Caller, id i
 	return updated, err
 }
 
+// needs returns the level that a change of a workbook needs.
+func (in *Change) needs() access.Level {
+	if in.FolderID != nil {
+		return access.Manage
+	}
+	return access.Edit
+}
+
+// update changes a workbook without checking what the caller may do with it.
 func (w *Workspace) update(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, before *Workbook, in Change) (*Workbook, error) {
 	if err := managed.Check(ctx, tx, s, managed.Workbook, before.ID); err != nil {
 		return nil, err
@@ -145,9 +168,12 @@ func (w *Workspace) update(ctx context.Context, tx *store.Tx, s content.Scope, b
 	return &after, w.recordWorkbook(ctx, tx, updatedWorkbook, before, &after)
 }
 
-// Delete deletes a workbook with its reports and its dashboard.
-func (w *Workspace) Delete(ctx context.Context, s content.Scope, id int64) error {
+// Delete deletes a workbook with its reports and its dashboard, and the grants on them. The caller needs the level manage.
+func (w *Workspace) Delete(ctx context.Context, s content.Scope, by Caller, id int64) error {
 	return w.change(ctx, s, func(tx *store.Tx) error {
+		if _, err := workbookFor(ctx, tx, s, by, id, access.Manage); err != nil {
+			return err
+		}
 		return w.delete(ctx, tx, s, id)
 	})
 }
@@ -171,6 +197,9 @@ func (w *Workspace) delete(ctx context.Context, tx *store.Tx, s content.Scope, i
 		return fmt.Errorf("delete workbook %d: %w", id, err)
 	}
 	if err := managed.Deleted(ctx, tx, s, managed.Workbook, id); err != nil {
+		return err
+	}
+	if err := access.Deleted(ctx, tx, s, access.Object{Kind: access.Workbook, ID: id}); err != nil {
 		return err
 	}
 	return w.recordWorkbook(ctx, tx, deletedWorkbook, before, nil)
@@ -228,7 +257,7 @@ func applyMeta(to *Workbook, in Change) (err error) {
 }
 
 // checkPlace returns an error if a workbook cannot have its folder or its slug. With takeover it takes the
-// slug from another workbook.
+// slug from another workbook, on which the caller needs the level edit.
 func (w *Workspace) checkPlace(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, wb *Workbook, takeover bool) error {
 	if err := checkFolder(ctx, tx, s, wb.FolderID); err != nil {
 		return err
@@ -250,8 +279,17 @@ func (w *Workspace) checkPlace(ctx context.Context, tx *store.Tx, s content.Scop
 		return err
 	case other == nil || other.ID == wb.ID:
 		return nil
+	}
+	level, err := access.Of(ctx, tx, s, by.Access, access.Object{Kind: access.Workbook, ID: other.ID})
+	switch {
+	case err != nil:
+		return err
+	case level == access.None:
+		return content.Errorf(content.Conflict, "slug: %q is the slug of a workbook that the caller does not see", wb.Slug)
 	case !takeover:
 		return content.Errorf(content.Conflict, "slug: %q is the slug of workbook %d", wb.Slug, other.ID)
+	case level < access.Edit:
+		return content.Prefixed("slugTakeover", access.TooLow(by.Access, access.Object{Kind: access.Workbook, ID: other.ID}, access.Edit, level))
 	}
 	none := ""
 	_, err = w.update(ctx, tx, s, by, other, Change{Slug: &none})

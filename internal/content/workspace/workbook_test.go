@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/folder"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -26,7 +27,7 @@ func testWorkbooks(w *world) {
 		w.Fatal(err)
 	}
 	want := &Workbook{
-		ID: 1, FolderID: inner, Name: "Sales", Meta: `{"a":"<&>","z":1}`, Version: 1, Owner: ada.Owner,
+		ID: 1, FolderID: inner, Name: "Sales", Meta: `{"a":"<&>","z":1}`, Version: 1, Level: access.Manage, Owner: ada.Owner,
 		CreatedAt: begin.Add(time.Second), UpdatedAt: begin.Add(time.Second), CreatedBy: ada.Principal, UpdatedBy: ada.Principal,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -46,18 +47,18 @@ func testWorkbooks(w *world) {
 		w.Error(diff, err)
 	}
 	contenttest.Rejects(w, errorOf(w.content.Update(w.Context(), demo, ada, 1, Change{Name: ptr.To("x"), Version: 1})), content.Conflict, "has version 2, not 1")
-	got, err = w.content.Workbook(w.Context(), demo, 1)
+	got, err = w.content.Workbook(w.Context(), demo, ada, 1)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		w.Error(diff, err)
 	}
-	if err := w.content.Delete(w.Context(), demo, 1); err != nil {
+	if err := w.content.Delete(w.Context(), demo, ada, 1); err != nil {
 		w.Error(err)
 	}
 	if untitled, err := w.content.Create(w.Context(), demo, ada, Change{}); err != nil || untitled.Name != Untitled || untitled.ID != 2 || untitled.Meta != "{}" {
 		w.Errorf("%+v, %v", untitled, err)
 	}
 	for _, err := range []error{
-		errorOf(w.content.Workbook(w.Context(), demo, 1)), w.content.Delete(w.Context(), demo, 1),
+		errorOf(w.content.Workbook(w.Context(), demo, ada, 1)), w.content.Delete(w.Context(), demo, ada, 1),
 		errorOf(w.content.Update(w.Context(), demo, ada, 1, Change{})), errorOf(w.content.Duplicate(w.Context(), demo, ada, 1)),
 	} {
 		contenttest.Rejects(w, err, content.NotFound, "workbook 1 does not exist")
@@ -105,7 +106,7 @@ func testSlugs(w *world) {
 	if got, err := w.content.Update(w.Context(), demo, ada, second.ID, slug); err != nil || got.Slug != "sales" {
 		w.Fatalf("%+v, %v", got, err)
 	}
-	if got, err := w.content.Workbook(w.Context(), demo, first.ID); err != nil || got.Slug != "" || got.Version != 3 {
+	if got, err := w.content.Workbook(w.Context(), demo, ada, first.ID); err != nil || got.Slug != "" || got.Version != 3 {
 		w.Errorf("%+v, %v", got, err)
 	}
 	if got, err := w.content.Update(w.Context(), demo, ada, second.ID, Change{Slug: ptr.To("")}); err != nil || got.Slug != "" {
@@ -234,7 +235,7 @@ func testPages(w *world) {
 	read := func(of *int64, limit int) (names []string, total int) {
 		page := store.PageRequest{Limit: limit}
 		for {
-			list, err := w.content.Workbooks(w.Context(), demo, of, page)
+			list, err := w.content.Workbooks(w.Context(), demo, ada, of, page)
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -259,7 +260,7 @@ func testPages(w *world) {
 			w.Errorf("%v: %s, %d", c.of, got, total)
 		}
 	}
-	contenttest.Rejects(w, errorOf(w.content.Workbooks(w.Context(), demo, ptr.To(int64(9)), store.PageRequest{Limit: 1})), content.NotFound, "folderId: folder 9")
+	contenttest.Rejects(w, errorOf(w.content.Workbooks(w.Context(), demo, ada, ptr.To(int64(9)), store.PageRequest{Limit: 1})), content.NotFound, "folderId: folder 9")
 	// Pages end before the opaque parts are too large together.
 	large := Object{"x": strings.Repeat("x", MaxObject-100)}
 	for i := range 12 {
@@ -267,7 +268,7 @@ func testPages(w *world) {
 			w.Fatal(err)
 		}
 	}
-	list, err := w.content.Workbooks(w.Context(), demo, nil, store.PageRequest{Limit: 100})
+	list, err := w.content.Workbooks(w.Context(), demo, ada, nil, store.PageRequest{Limit: 100})
 	if err != nil || len(list.Items) != 5+8 || !list.HasNext || list.Total != 17 {
 		w.Error(len(list.Items), list.HasNext, list.Total, err)
 	}
@@ -308,18 +309,18 @@ func testDeletedFolder(w *world) {
 		ids = append(ids, wb.ID)
 	}
 	w.failing = errors.New("the event cannot be stored")
-	if err := w.folders.Delete(w.Context(), demo, in); !errors.Is(err, w.failing) {
+	if err := w.folders.Delete(w.Context(), demo, ada, in); !errors.Is(err, w.failing) {
 		w.Error(err)
 	}
-	if wb, err := w.content.Workbook(w.Context(), demo, ids[0]); err != nil || wb.FolderID != in {
+	if wb, err := w.content.Workbook(w.Context(), demo, ada, ids[0]); err != nil || wb.FolderID != in {
 		w.Errorf("%+v, %v", wb, err)
 	}
 	w.failing = nil
-	if err := w.folders.Delete(w.Context(), demo, in); err != nil {
+	if err := w.folders.Delete(w.Context(), demo, ada, in); err != nil {
 		w.Fatal(err)
 	}
 	for i, want := range []int64{0, other} {
-		if wb, err := w.content.Workbook(w.Context(), demo, ids[i]); err != nil || wb.FolderID != want {
+		if wb, err := w.content.Workbook(w.Context(), demo, ada, ids[i]); err != nil || wb.FolderID != want {
 			w.Errorf("%+v, %v", wb, err)
 		}
 	}
@@ -328,12 +329,12 @@ func testDeletedFolder(w *world) {
 func testTenants(w *world) {
 	in, mine := w.folder("in", 0), w.workbook("a")
 	for _, other := range []content.Scope{scope("a1", "d2"), scope("a2", "d1"), scope("a2", "d3")} {
-		list, err := w.content.Workbooks(w.Context(), other, nil, store.PageRequest{Limit: 10})
+		list, err := w.content.Workbooks(w.Context(), other, ada, nil, store.PageRequest{Limit: 10})
 		if err != nil || list.Total != 0 || len(list.Items) != 0 {
 			w.Errorf("%+v lists %+v, %v", other, list, err)
 		}
 		for _, err := range []error{
-			w.content.Delete(w.Context(), other, mine.ID), errorOf(w.content.Workbook(w.Context(), other, mine.ID)),
+			w.content.Delete(w.Context(), other, ada, mine.ID), errorOf(w.content.Workbook(w.Context(), other, ada, mine.ID)),
 			errorOf(w.content.Update(w.Context(), other, ada, mine.ID, rename("x"))), errorOf(w.content.Duplicate(w.Context(), other, ada, mine.ID)),
 			errorOf(w.content.Create(w.Context(), other, ada, Change{FolderID: &in})),
 		} {
@@ -347,7 +348,7 @@ func testEvents(w *world) {
 	if _, err := w.content.Update(w.Context(), demo, ada, wb.ID, Change{Name: ptr.To("b"), Meta: object(`{"secret":"x"}`)}); err != nil {
 		w.Fatal(err)
 	}
-	if err := w.content.Delete(w.Context(), demo, wb.ID); err != nil {
+	if err := w.content.Delete(w.Context(), demo, ada, wb.ID); err != nil {
 		w.Fatal(err)
 	}
 	events := strings.Join(w.events(), "\n")
@@ -362,7 +363,7 @@ func testEvents(w *world) {
 	wb = w.workbook("c")
 	w.failing = errors.New("the event cannot be stored")
 	for _, err := range []error{
-		w.content.Delete(w.Context(), demo, wb.ID), errorOf(w.content.Update(w.Context(), demo, ada, wb.ID, rename("x"))),
+		w.content.Delete(w.Context(), demo, ada, wb.ID), errorOf(w.content.Update(w.Context(), demo, ada, wb.ID, rename("x"))),
 		errorOf(w.content.Create(w.Context(), demo, ada, Change{})), errorOf(w.content.Upsert(w.Context(), demo, ada, "s", Change{})),
 		errorOf(w.content.Duplicate(w.Context(), demo, ada, wb.ID)),
 	} {
@@ -370,7 +371,7 @@ func testEvents(w *world) {
 			w.Error(err)
 		}
 	}
-	list, err := w.content.Workbooks(w.Context(), demo, nil, store.PageRequest{Limit: 10})
+	list, err := w.content.Workbooks(w.Context(), demo, ada, nil, store.PageRequest{Limit: 10})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "c" {
 		w.Errorf("%+v, %v", list, err)
 	}

@@ -118,13 +118,20 @@ func FolderDeleted(ctx context.Context, tx *store.Tx, s content.Scope, id int64)
 	return nil
 }
 
-// prefixed returns a rejection that names the field of the request.
-func prefixed(field string, err error) error {
-	var rejected *content.Error
-	if !errors.As(err, &rejected) {
+// checkShown returns an error if a folder whose content is listed does not exist, or the caller does not see it.
+func checkShown(ctx context.Context, q store.Querier, s content.Scope, by Caller, id int64) error {
+	if err := content.Prefixed("folderId", access.RequireVisible(ctx, q, s, by.Access, id)); err != nil {
 		return err
 	}
-	return content.Errorf(rejected.Reason, "%s: %s", field, rejected.Message)
+	return checkFolder(ctx, q, s, id)
+}
+
+// checkDestination returns an error if a folder that a request puts something into does not exist, or the caller may not edit it.
+func checkDestination(ctx context.Context, q store.Querier, s content.Scope, by Caller, id int64) error {
+	if err := checkFolder(ctx, q, s, id); err != nil {
+		return err
+	}
+	return access.RequireFolder(ctx, q, s, by.Access, "folderId", id, access.Edit)
 }
 
 // checkFolder returns an error if a folder that a request names does not exist.

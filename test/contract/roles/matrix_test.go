@@ -45,17 +45,15 @@ var needs = map[string]string{
 		deployStartUpload deployUploadFile deployFinishUpload`,
 	"SchemaUpdateDevBranches": `startDevMode stopDevMode updateFiles removeFiles renameFiles`,
 	"FolderRead":              `getFolders getFolderAncestors`,
-	"FolderEdit":              `createFolder updateFolder`,
-	"FolderManage":            `deleteFolder`,
+	"FolderEdit":              `createFolder updateFolder deleteFolder`,
 	"WorkbookRead":            `getWorkbooks getWorkbook listDashboardVersions getDashboardVersion`,
-	"WorkbookEdit":            `createWorkbook upsertWorkbookBySlug updateWorkbook updateWorkbookDashboard duplicateWorkbook publishDashboard restoreDashboardVersion`,
-	"WorkbookManage":          `deleteWorkbook`,
+	"WorkbookEdit":            `createWorkbook upsertWorkbookBySlug updateWorkbook updateWorkbookDashboard duplicateWorkbook publishDashboard restoreDashboardVersion deleteWorkbook`,
 	"ReportRead":              `getReports getReport getReportFolders connectReportToWorkbook disconnectReportFromWorkbook refreshReport`,
-	"ReportEdit":              `createReport upsertReportByPublicId updateReport`,
-	"ReportManage":            `deleteReport`,
+	"ReportEdit":              `createReport upsertReportByPublicId updateReport deleteReport`,
 	// Operations with rules of their own, which other tests check.
 	"-": `exchangeDeployToken updateMySettings deploymentToken livePreviewToken connectGitHub
-		listUserOAuthTokens getUserOAuthToken revokeUserOAuthToken initiateOAuthFlow`,
+		listUserOAuthTokens getUserOAuthToken revokeUserOAuthToken initiateOAuthFlow
+		getResourcePolicies setUserResourcePolicy setGroupResourcePolicy`,
 }
 
 // wholeAccount are the permissions that one must hold on the whole account.

@@ -12,8 +12,8 @@ import (
 // book creates a workbook with a report, and returns their ids.
 func book(t *testing.T, name string) (workbook, report string) {
 	t.Helper()
-	workbook = acme.call(t, acme.admin, "POST", workbooksPath, map[string]any{"name": name}).Is(200).ID()
-	report = acme.call(t, acme.admin, "POST", reportsPath, map[string]any{
+	workbook = acme.call(t, acme.ada, "POST", workbooksPath, map[string]any{"name": name}).Is(200).ID()
+	report = acme.call(t, acme.ada, "POST", reportsPath, map[string]any{
 		"name": name + ": orders", "workbookId": number64(t, workbook), "sqlQuery": "SELECT 1",
 		"meta": map[string]any{"kind": "vega", "spec": map[string]any{"mark": "bar"}, "columnFormats": map[string]any{"a": map[string]any{"type": "percent"}}, "fillMissingRows": nil},
 	}).Is(200).ID()

@@ -28,7 +28,7 @@ func TestReportsHaveTheDocumentedShapes(t *testing.T) {
 			"name": `"Orders"`, "title": `"All orders"`, "type": `"REPORT"`, "publicId": `"Shapes000001"`, "deploymentId": "1", "folderId": in, "workbookId": "null",
 			"folderPath": `[{"id":` + in + `,"name":"Shapes of reports"}]`, "jsonQuery": `"{\"measures\":[\"orders.count\"]}"`, "source": `"EXCEL"`, "version": "1",
 			"meta": `{"kind":"table","later":1}`, "userId": ada, "user.email": `"ada@example.com"`, "refreshedByUser.id": ada,
-			"pivotItems": `{"columns":[],"displayScale":"thousands","filters":[],"measures":[],"rows":["a"]}`, "canEdit": "true", "canManage": "false",
+			"pivotItems": `{"columns":[],"displayScale":"thousands","filters":[],"measures":[],"rows":["a"]}`, "canEdit": "true", "canManage": "true",
 			"externalWorkbookPlacements.length": "1", "externalWorkbookPlacements.0.workbookId": `"book"`, "externalWorkbookPlacements.0.sheetName": `"Sheet1"`,
 			"externalWorkbookPlacements.0.anchorCell": `"A1"`, "externalWorkbookPlacements.0.syncStatus": `"UP_TO_DATE"`,
 			"externalWorkbookPlacements.0.resultChecksum": `{"chunks":[{"from":0,"hash":"abc"}],"v":1}`, "externalWorkbookPlacements.0.placedByUserId": ada,

@@ -15,10 +15,10 @@ const (
 	workbooksPath  = deploymentPath + "/workbooks"
 )
 
-// folder creates a folder and returns its id.
+// folder creates a folder of ada and returns its id.
 func folder(t *testing.T, name string) string {
 	t.Helper()
-	return acme.call(t, acme.admin, "POST", deploymentPath+"/folders", map[string]any{"name": name}).Is(200).ID()
+	return acme.call(t, acme.ada, "POST", deploymentPath+"/folders", map[string]any{"name": name}).Is(200).ID()
 }
 
 func TestWorkbooksHaveTheDocumentedShapes(t *testing.T) {

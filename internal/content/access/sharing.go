@@ -1,0 +1,127 @@
+package access
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/subject"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// Names of events.
+var (
+	grantedAccess = audit.Declare("Granted access")
+	revokedAccess = audit.Declare("Revoked access")
+)
+
+// Sharing shows and changes the grants on objects.
+type Sharing struct {
+	DB     content.Database
+	Record content.Record
+	// Now is the clock; time.Now if nil.
+	Now func() time.Time
+}
+
+// To is whom a level is granted to.
+type To struct {
+	// Subject is User(name), Group(name) or Everyone.
+	Subject string
+	// User is the user, if it is one, of whom the grant is then: another user of the same name does not have it.
+	User *subject.User
+}
+
+// DeploymentUID returns the UID of the deployment of an object of an account.
+func (g *Sharing) DeploymentUID(ctx context.Context, a store.Account, o Object) (uid string, err error) {
+	tables := map[Kind]string{Folder: "folder", Workbook: "workbook", Report: "report"}
+	err = g.DB.Read(ctx, func(q store.Querier) error {
+		err := q.QueryRowContext(ctx, "SELECT deployment_uid FROM "+tables[o.Kind]+" WHERE account_uid = $1 AND id = $2", a.UID, o.ID).Scan(&uid)
+		if errors.Is(err, sql.ErrNoRows) {
+			return NotFound(o)
+		}
+		if err != nil {
+			return fmt.Errorf("read %s %d: %w", o.Kind, o.ID, err)
+		}
+		return nil
+	})
+	return uid, err
+}
+
+// Grants returns who has a level on an object, as the function Grants. The caller needs the level manage.
+func (g *Sharing) Grants(ctx context.Context, s content.Scope, by Caller, o Object) (out []Grant, err error) {
+	err = g.DB.Read(ctx, func(q store.Querier) error {
+		out, err = shared(ctx, q, s, by, o)
+		return err
+	})
+	return out, err
+}
+
+// shared returns the grants on an object that exists. The caller needs the level manage.
+func shared(ctx context.Context, q store.Querier, s content.Scope, by Caller, o Object) ([]Grant, error) {
+	all, err := Grants(ctx, q, s, o)
+	if err == nil && len(all) == 0 {
+		err = NotFound(o)
+	}
+	if err == nil {
+		err = Require(ctx, q, s, by.Access, o, Manage)
+	}
+	return all, err
+}
+
+// Set grants a level on an object, or revokes what was granted if it is None. It returns the grants, as the function Grants. The same
+// again changes nothing. The caller needs the level manage.
+func (g *Sharing) Set(ctx context.Context, s content.Scope, by Caller, o Object, to To, level Level) (out []Grant, err error) {
+	now := time.Now
+	if g.Now != nil {
+		now = g.Now
+	}
+	err = g.DB.Tx(ctx, func(tx *store.Tx) error {
+		if err := tx.LockDeployment(ctx, s.Account, s.Deployment); err != nil {
+			return err
+		}
+		all, err := shared(ctx, tx, s, by, o)
+		if err != nil {
+			return err
+		}
+		before, err := Set(ctx, tx, s, Grant{Object: o, Subject: to.Subject, Level: level, CreatedAt: now().UTC(), CreatedBy: by.Principal})
+		if err != nil {
+			return err
+		}
+		if level == before {
+			out = all
+			return nil
+		}
+		if to.User != nil && level != None {
+			if err := (&subject.Users{Now: g.Now}).UseTx(ctx, tx, s.Account, *to.User); err != nil {
+				return content.Errorf(content.Conflict, "userId: %v: try again later", err)
+			}
+		}
+		if err := g.record(ctx, tx, all[0], to, before, level); err != nil {
+			return err
+		}
+		out, err = Grants(ctx, tx, s, o)
+		return err
+	})
+	return out, err
+}
+
+// record stores the event of a change; first is the first grant on the object.
+func (g *Sharing) record(ctx context.Context, tx *store.Tx, first Grant, to To, before, after Level) error {
+	fields := func(l Level) map[string]any {
+		if l == None {
+			return nil
+		}
+		return map[string]any{to.Subject: l.String()}
+	}
+	name := grantedAccess
+	if after == None {
+		name = revokedAccess
+	}
+	object := audit.Object{Kind: string(first.Kind), Name: first.Name, ID: strconv.FormatInt(first.ID, 10)}
+	return g.Record.Change(ctx, tx, name, object, fields(before), fields(after))
+}
