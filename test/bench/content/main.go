@@ -17,6 +17,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/folder"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/test/bench/internal/databases"
@@ -143,7 +144,7 @@ func (b *bench) measure(ctx context.Context) error {
 	list := func(account string, r store.PageRequest, want int) measure.Timed {
 		return func(ctx context.Context, _ int) (time.Duration, error) {
 			start := time.Now()
-			level, err := folders.List(ctx, scopeOf(account), listed, r)
+			level, err := folders.List(ctx, scopeOf(account), access.Caller{Access: access.Everything}, listed, r)
 			if err == nil && (len(level.Items) != want || level.Total != items) {
 				err = fmt.Errorf("%d items of %d", len(level.Items), level.Total)
 			}
