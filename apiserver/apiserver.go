@@ -62,11 +62,13 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/content/upload"
+	"github.com/quoin-dev/quoin/internal/content/workspace"
 	"github.com/quoin-dev/quoin/internal/github"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
+	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/telemetry"
 	accounts "github.com/quoin-dev/quoin/internal/tenant"
 	"github.com/quoin-dev/quoin/internal/tracing"
@@ -344,7 +346,8 @@ type storedGroups struct {
 // use opens the content store and sets the options that need it. It returns the audit log.
 func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Background, informer toolscache.SharedIndexInformer) (recording.Log, error) {
 	database, events := newContentStore(k8s, c, informer, background)
-	g.tenant.AuditLog = events
+	g.tenant.AuditLog, g.content.Views = events, &workspace.Views{}
+	database.WhileOpen(func(ctx context.Context, s *store.Store) error { return g.content.Views.Run(ctx, s, c.Log) })
 	g.deployments.Tokens = &token.Tokens{DB: database}
 	g.repositories = &repository.Repositories{DB: database, Record: model.Record}
 	g.model.Mirrors = gitmirror.New(gitmirror.Options{Repositories: g.repositories, Live: k8s.GetAPIReader(), AllowInsecure: c.AllowInsecureGit, PushCredentials: g.push})

@@ -16,6 +16,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/oidcissuer"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/apiserver/schemas"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
@@ -112,6 +113,10 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if oidcissuer.Handles(r.URL.Path) {
 		f.issuer.ServeHTTP(w, r, account)
+		return
+	}
+	if schemas.Handles(r.URL.Path) {
+		schemas.Serve(w, r, account)
 		return
 	}
 	principal, err := f.authenticator.Authenticate(r.Context(), account, r)

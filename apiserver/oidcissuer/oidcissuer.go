@@ -3,13 +3,9 @@
 package oidcissuer
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/oidctoken"
 	"github.com/quoin-dev/quoin/internal/ratelimit"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/serving/document"
 )
 
 // Paths of the documents. That of discovery is in OpenID Connect Discovery 1.0, section 4.
@@ -58,25 +55,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request, account *v1al
 		serving.WriteError(w, http.StatusTooManyRequests, "too many requests: retry after the time in Retry-After")
 		return
 	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		serving.WriteError(w, http.StatusMethodNotAllowed, fmt.Sprintf("method %s is not allowed: GET and HEAD are", r.Method))
+	if !document.Allows(w, r) {
 		return
 	}
 	if len(account.Status.OidcTokenKeys) == 0 {
 		serving.WriteError(w, http.StatusNotFound, "the account issues no tokens")
 		return
 	}
-	body, err := document(r.URL.Path, account)
+	body, err := render(r.URL.Path, account)
 	if err != nil {
 		log.FromContext(r.Context()).Error(err, "Invalid keys in the status of an account", "account", account.Name)
 		serving.WriteError(w, http.StatusInternalServerError, "the keys of the account cannot be read")
 		return
 	}
-	writeDocument(w, r, body)
+	document.Write(w, r, "application/json", maxAge, body)
 }
 
-func document(path string, account *v1alpha1.Account) ([]byte, error) {
+// render returns the document of a path.
+func render(path string, account *v1alpha1.Account) ([]byte, error) {
 	if path == keysPath {
 		return oidctoken.KeySet(account.Status.OidcTokenKeys)
 	}
@@ -89,37 +85,4 @@ func document(path string, account *v1alpha1.Account) ([]byte, error) {
 		"id_token_signing_alg_values_supported": []string{"RS256"},
 		"claims_supported":                      []string{"aud", "exp", "iat", "iss", "jti", "nbf", "sub"},
 	})
-}
-
-// writeDocument writes a document with its entity tag, or 304 if the client has it.
-func writeDocument(w http.ResponseWriter, r *http.Request, body []byte) {
-	sum := sha256.Sum256(body)
-	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
-	header := w.Header()
-	header.Set("Cache-Control", fmt.Sprintf("public, max-age=%d", int(maxAge.Seconds())))
-	header.Set("Etag", tag)
-	header.Set("X-Content-Type-Options", "nosniff")
-	if has(r.Header.Values("If-None-Match"), tag) {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	header.Set("Content-Type", "application/json")
-	if r.Method == http.MethodHead {
-		return
-	}
-	_, _ = w.Write(body) // fails only if the client has disconnected
-}
-
-// has reports whether the values of If-None-Match contain an entity tag (RFC 9110 section 13.1.2).
-func has(values []string, tag string) bool {
-	for _, value := range values {
-		listed := strings.Split(value, ",")
-		if slices.ContainsFunc(listed, func(t string) bool {
-			t = strings.TrimPrefix(strings.TrimSpace(t), "W/")
-			return t == tag || t == "*"
-		}) {
-			return true
-		}
-	}
-	return false
 }

@@ -124,8 +124,17 @@ func (op *operation) describeDetail(d *huma.ErrorDetail) string {
 	return fmt.Sprintf("%s:%s %s", field, value, strings.TrimPrefix(d.Message, field+": "))
 }
 
-// ProblemOf returns the response to the error of a handler, for operations that report the outcomes of several requests.
-func ProblemOf(ctx context.Context, err error) *Problem { return toProblem(ctx, err) }
+// ActionError is the failure of one of the requests of an operation that reports their outcomes.
+type ActionError struct {
+	Status  int    `json:"status" minimum:"400" maximum:"599" doc:"What a request of its own would be answered."`
+	Message string `json:"message"`
+}
+
+// ActionErrorOf returns the failure of one of several requests.
+func ActionErrorOf(ctx context.Context, err error) ActionError {
+	p := toProblem(ctx, err)
+	return ActionError{p.GetStatus(), p.Message}
+}
 
 // toProblem maps the error of a handler to the response. Server-side failures are logged and not
 // described to the caller.

@@ -84,8 +84,8 @@ func (a *API) admit(op *operation) func(huma.Context, func(huma.Context)) {
 
 func (a *API) check(hc huma.Context, op *operation) error {
 	s, needs := ScopeFrom(hc.Context()), op.route.Permission
-	if !s.Principal.May(needs) {
-		return Forbidden("%s %q does not hold the permission %s", s.Principal.Kind, s.Principal.Name, needs)
+	if err := s.may(needs); err != nil {
+		return err
 	}
 	if s.Principal.LimitedFor(needs) {
 		return Forbidden("%s %q is limited to certain deployments; the permission %s concerns the whole account", s.Principal.Kind, s.Principal.Name, needs)
@@ -106,6 +106,32 @@ func (a *API) check(hc huma.Context, op *operation) error {
 		}
 	}
 	return err
+}
+
+// may returns an error if the principal holds a permission on nothing.
+func (s *Scope) may(needs v1alpha1.Permission) error {
+	if !s.Principal.May(needs) {
+		return Forbidden("%s %q does not hold the permission %s", s.Principal.Kind, s.Principal.Name, needs)
+	}
+	return nil
+}
+
+// mayOn returns an error if the principal does not hold a permission on the deployment with an object name and an id; on all
+// deployments if the name is empty.
+func (s *Scope) mayOn(needs v1alpha1.Permission, name, id string) error {
+	if !s.Principal.MayOn(needs, name) {
+		return Forbidden("%s %q does not hold the permission %s on deployment %s", s.Principal.Kind, s.Principal.Name, needs, id)
+	}
+	return nil
+}
+
+// Require returns the error of a route that needs a permission, if the principal does not hold it on the deployment of the
+// path: for operations that do what several others do.
+func (s *Scope) Require(needs v1alpha1.Permission) error {
+	if err := s.may(needs); err != nil {
+		return err
+	}
+	return s.mayOn(needs, s.Deployment.Name, s.Deployment.Labels[v1alpha1.LabelID])
 }
 
 // query parses the query of a request. It rejects one that parsers may read in different ways.
@@ -137,12 +163,17 @@ func (a *API) deployment(ctx context.Context, s *Scope, id string, needs v1alpha
 		return nil, BadRequest("deploymentId: %q is not a number", Clip(id))
 	}
 	d, err := find(ctx, s.Namespace(), id)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case d != nil && !s.Principal.MayOn(needs, d.Name), d == nil && !s.Principal.MayOn(needs, ""):
-		return nil, Forbidden("%s %q does not hold the permission %s on deployment %s", s.Principal.Kind, s.Principal.Name, needs, id)
-	case d == nil:
+	}
+	name := "" // of a deployment that does not exist
+	if d != nil {
+		name = d.Name
+	}
+	if err := s.mayOn(needs, name, id); err != nil {
+		return nil, err
+	}
+	if d == nil {
 		return nil, NotFound("deployment %s does not exist", id)
 	}
 	return d, nil

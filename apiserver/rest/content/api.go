@@ -38,6 +38,8 @@ type Options struct {
 	People People
 	// Deployments returns the deployments of a namespace on which a principal holds a permission; nil for none.
 	Deployments func(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error)
+	// Views records what people have read; nil for not at all.
+	Views *workspace.Views
 }
 
 // New returns the families of the group.
@@ -54,9 +56,9 @@ func New(o Options) []rest.Family {
 	a := &api{
 		folders: &folder.Folders{DB: o.Database, Record: record, Deleted: workspace.FolderDeleted},
 		content: &workspace.Workspace{DB: o.Database, Record: record}, contact: o.Contact, groups: o.Groups,
-		sharing: &access.Sharing{DB: o.Database, Record: record}, people: o.People, deployments: o.Deployments,
+		sharing: &access.Sharing{DB: o.Database, Record: record}, people: o.People, views: o.Views, deployments: o.Deployments,
 	}
-	return []rest.Family{a.foldersFamily(), a.workbooksFamily(), a.reportsFamily(), a.policiesFamily()}
+	return []rest.Family{a.foldersFamily(), a.workbooksFamily(), a.reportsFamily(), a.policiesFamily(), a.workspaceFamily()}
 }
 
 // api has the handlers of the group.
@@ -69,6 +71,7 @@ type api struct {
 	people  People
 
 	deployments func(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error)
+	views       *workspace.Views
 }
 
 // noDatabase is the database of a server without one.

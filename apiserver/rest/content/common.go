@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"k8s.io/utils/ptr"
@@ -73,6 +74,22 @@ func (a *api) callerOf(ctx context.Context, kind access.Kind) access.Caller {
 
 // hidesQueries reports whether a caller sees results but not the SQL of reports: a person who may only read content.
 func hidesQueries(by *access.Caller) bool { return !by.Access.All && by.Access.Max < access.Edit }
+
+// viewerOf returns whose favorites and views a request concerns: the user of the principal, or the principal itself.
+func viewerOf(ctx context.Context) string {
+	s := rest.ScopeFrom(ctx)
+	if s.Principal.User != "" {
+		return access.User(s.Principal.User)
+	}
+	return s.Caller()
+}
+
+// noteView records that the user of a request has read an object. It does not delay the response.
+func (a *api) noteView(ctx context.Context, object workspace.ItemType, id int64) {
+	if s := rest.ScopeFrom(ctx); a.views != nil && s.Principal.User != "" {
+		a.views.Note(s.Content(), subject.User{Name: s.Principal.User, UID: s.Principal.UserUID}, object, id, time.Now())
+	}
+}
 
 // ResourceOwner is who content belongs to: a user, the key of a program, or the administrators of the account, to whom the content of
 // a user who was deleted belongs.

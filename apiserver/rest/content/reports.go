@@ -153,7 +153,7 @@ type ListReportsInput struct {
 	FolderID           rest.Optional[int64]  `query:"folderId" minimum:"0" maximum:"9007199254740991" doc:"The folder whose reports outside of workbooks are listed, 0 for the root."`
 	ExternalWorkbookID rest.Optional[string] `query:"externalWorkbookId" maxLength:"1024" doc:"A spreadsheet that has results of the reports."`
 	Search             rest.Optional[string] `query:"search" maxLength:"255" doc:"A part of the name, case-insensitive."`
-	SortBy             rest.Optional[string] `query:"sortBy" enum:"name,createdAt,updatedAt" doc:"By id when absent."`
+	SortBy             rest.Optional[string] `query:"sortBy" enum:"name,createdAt,updatedAt,lastViewedAt" doc:"By id when absent. lastViewedAt is when the user of the caller has read it last: not together with first and after."`
 	SortDirection      rest.Optional[string] `query:"sortDirection" enum:"ASC,DESC" doc:"ASC when absent."`
 	Limit              rest.Optional[int]    `query:"limit" minimum:"1" maximum:"1000" doc:"How many reports at most; 20 when absent and page is not. Not together with first and after."`
 	Page               rest.Optional[int]    `query:"page" minimum:"1" maximum:"1000000" doc:"Which page, from 1. Not together with first and after."`
@@ -200,6 +200,9 @@ func (k reportKey) values() []any {
 	return []any{k.ID}
 }
 
+// sortByViewed is the order for which there are no cursors.
+const sortByViewed = "lastViewedAt"
+
 // filter returns what a request selects.
 func (in *ListReportsInput) filter() (workspace.ReportFilter, error) {
 	f := workspace.ReportFilter{
@@ -210,6 +213,11 @@ func (in *ListReportsInput) filter() (workspace.ReportFilter, error) {
 	}
 	if in.WorkbookID.IsSet {
 		f.WorkbookID = &in.WorkbookID.Value
+	}
+	if f.Order == sortByViewed {
+		if f.Order = workspace.ByViewedAt; in.First.IsSet || in.After.IsSet {
+			return f, rest.BadRequest("sortBy: lastViewedAt cannot go together with first and after: use limit and page")
+		}
 	}
 	if !in.Limit.IsSet && !in.Page.IsSet {
 		return f, nil
@@ -231,6 +239,7 @@ func (a *api) listReports(ctx context.Context, in *ListReportsInput) (*ReportsOu
 	if err != nil {
 		return nil, err
 	}
+	filter.Viewer = viewerOf(ctx)
 	var found workspace.ReportList
 	by := a.callerOf(ctx, access.Report)
 	fetch := func(ctx context.Context, after *reportKey, limit int) (page rest.StoredPage[workspace.Report], err error) {
@@ -254,6 +263,9 @@ func (a *api) listReports(ctx context.Context, in *ListReportsInput) (*ReportsOu
 		}
 	}
 	out.Body.Data, out.Body.Count, out.Body.PageInfo = out.Body.Items, found.Total, list.Body.PageInfo
+	if filter.Order == workspace.ByViewedAt {
+		out.Body.PageInfo.StartCursor, out.Body.PageInfo.EndCursor = nil, nil
+	}
 	return out, nil
 }
 
@@ -292,6 +304,9 @@ type InReport struct {
 func (a *api) getReport(ctx context.Context, in *InReport) (*ReportOutput, error) {
 	by := a.callerOf(ctx, access.Report)
 	r, err := a.content.Report(ctx, rest.ScopeFrom(ctx).Content(), by, in.ReportID)
+	if err == nil {
+		a.noteView(ctx, workspace.ReportItem, r.ID)
+	}
 	return a.reportOutput(ctx, &by, r, err)
 }
 

@@ -30,6 +30,8 @@ func (a *api) workbooksFamily() rest.Family {
 		rest.Handle(http.MethodPut, workbookPath, "updateWorkbook", edit, "Update a workbook; the meta is replaced as a whole", a.updateWorkbook),
 		rest.Handle(http.MethodDelete, workbookPath, "deleteWorkbook", edit, "Delete a workbook", a.deleteWorkbook),
 		rest.Handle(http.MethodPut, workbookPath+"/dashboard", "updateWorkbookDashboard", edit, "Set the draft of the dashboard", a.updateDashboard),
+		rest.Handle(http.MethodPut, workbookPath+"/favorite", "setWorkbookFavorite", read, "Mark a workbook as a favorite of the caller", a.setFavorite),
+		rest.Handle(http.MethodDelete, workbookPath+"/favorite", "removeWorkbookFavorite", read, "Remove the mark of a workbook, if it has one", a.removeFavorite),
 		rest.Handle(http.MethodPost, workbookPath+"/duplicate", "duplicateWorkbook", edit, "Copy a workbook", a.duplicateWorkbook),
 		rest.Handle(http.MethodPost, workbookPath+"/publish", "publishDashboard", edit,
 			"Publish the dashboard of a workbook; the same content again makes no new version", a.publishDashboard),
@@ -40,7 +42,7 @@ func (a *api) workbooksFamily() rest.Family {
 	}}
 }
 
-// Workbook is a workbook, as documented. The documented fields createdBy and isFavorite are absent.
+// Workbook is a workbook, as documented. The documented field createdBy is absent.
 type Workbook struct {
 	ID               int64         `json:"id" minimum:"1" doc:"Unique in the account."`
 	DeploymentID     int64         `json:"deploymentId" minimum:"1"`
@@ -55,6 +57,7 @@ type Workbook struct {
 
 	PublishedDashboard *Dashboard    `json:"publishedDashboard,omitempty" doc:"Absent in lists, and before the dashboard is published."`
 	DashboardPublished *StoredObject `json:"dashboardPublished,omitempty" nullable:"true" doc:"The config of publishedDashboard."`
+	IsFavorite         bool          `json:"isFavorite" doc:"Whether the caller has marked it."`
 	UserID             int64         `json:"userId" minimum:"1"`
 	User               ResourceOwner `json:"user"`
 	CreatedAt          time.Time     `json:"createdAt"`
@@ -96,7 +99,12 @@ func (a *api) workbookOutput(ctx context.Context, by *access.Caller, wb *workspa
 	if err != nil {
 		return nil, err
 	}
+	marked, err := a.content.Favorites(ctx, rest.ScopeFrom(ctx).Content(), viewerOf(ctx), wb.ID)
+	if err != nil {
+		return nil, err
+	}
 	shown, err := a.shownWorkbook(ctx, by, wb, path)
+	shown.IsFavorite = marked[wb.ID]
 	if shown.PublishedDashboard = shownDashboard(ctx, by, published); published != nil {
 		shown.DashboardPublished = &shown.PublishedDashboard.Config
 	}
@@ -135,6 +143,14 @@ func (a *api) listWorkbooks(ctx context.Context, in *ListWorkbooksInput) (*Workb
 	if err != nil {
 		return nil, err
 	}
+	ids := make([]int64, len(list.Body.Items))
+	for i := range list.Body.Items {
+		ids[i] = list.Body.Items[i].ID
+	}
+	marked, err := a.content.Favorites(ctx, rest.ScopeFrom(ctx).Content(), viewerOf(ctx), ids...)
+	if err != nil {
+		return nil, err
+	}
 	out := &WorkbooksOutput{}
 	out.Body.Items = make([]Workbook, len(list.Body.Items))
 	for i := range list.Body.Items {
@@ -142,6 +158,7 @@ func (a *api) listWorkbooks(ctx context.Context, in *ListWorkbooksInput) (*Workb
 		if out.Body.Items[i], err = a.shownWorkbook(ctx, &by, wb, found.Paths[wb.FolderID]); err != nil {
 			return nil, err
 		}
+		out.Body.Items[i].IsFavorite = marked[wb.ID]
 	}
 	out.Body.Data, out.Body.Count, out.Body.PageInfo = out.Body.Items, found.Total, list.Body.PageInfo
 	return out, nil
@@ -217,7 +234,25 @@ type InWorkbook struct {
 func (a *api) getWorkbook(ctx context.Context, in *InWorkbook) (*WorkbookOutput, error) {
 	by := a.callerOf(ctx, access.Workbook)
 	wb, err := a.content.Workbook(ctx, rest.ScopeFrom(ctx).Content(), by, in.WorkbookID)
+	if err == nil {
+		a.noteView(ctx, workspace.WorkbookItem, wb.ID)
+	}
 	return a.workbookOutput(ctx, &by, wb, err)
+}
+
+func (a *api) setFavorite(ctx context.Context, in *InWorkbook) (*rest.SuccessOutput, error) {
+	return a.markWorkbook(ctx, in.WorkbookID, true)
+}
+
+func (a *api) removeFavorite(ctx context.Context, in *InWorkbook) (*rest.SuccessOutput, error) {
+	return a.markWorkbook(ctx, in.WorkbookID, false)
+}
+
+func (a *api) markWorkbook(ctx context.Context, id int64, isFavorite bool) (*rest.SuccessOutput, error) {
+	if err := a.content.SetFavorite(ctx, rest.ScopeFrom(ctx).Content(), a.callerOf(ctx, access.Workbook), id, isFavorite); err != nil {
+		return nil, err
+	}
+	return rest.Success(), nil
 }
 
 // UpdateWorkbookInput is the body of an update. Absent fields stay.

@@ -32,14 +32,8 @@ type ChangeUsersOutput struct {
 
 // UserFailure is the failure of one user in a bulk request.
 type UserFailure struct {
-	UserID int64       `json:"userId"`
-	Error  ActionError `json:"error"`
-}
-
-// ActionError is what a request for one user would be answered.
-type ActionError struct {
-	Status  int    `json:"status" minimum:"400" maximum:"599"`
-	Message string `json:"message"`
+	UserID int64            `json:"userId"`
+	Error  rest.ActionError `json:"error"`
 }
 
 // changeUsers changes users one after the other, in the order of the request. A failure does not undo earlier changes.
@@ -56,8 +50,7 @@ func (a *api) changeUsers(ctx context.Context, in *ChangeUsersInput) (*ChangeUse
 			return nil, err
 		}
 		if err := users.act(ctx, in.Body.Action, number); err != nil {
-			p := rest.ProblemOf(ctx, err)
-			out.Body.Failed = append(out.Body.Failed, UserFailure{number, ActionError{p.GetStatus(), p.Message}})
+			out.Body.Failed = append(out.Body.Failed, UserFailure{number, rest.ActionErrorOf(ctx, err)})
 			continue
 		}
 		out.Body.Succeeded = append(out.Body.Succeeded, number)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/access"
@@ -102,15 +103,34 @@ func (f *Folders) Update(ctx context.Context, s content.Scope, by access.Caller,
 // Move moves a folder, with everything in it, into another folder or to the root. It becomes the
 // last one there. The caller needs the level manage on it, and edit on the other folder. It returns the path to it, as Ancestors.
 func (f *Folders) Move(ctx context.Context, s content.Scope, by access.Caller, id, parent int64) ([]Folder, error) {
-	return f.replace(ctx, s, by, id, access.Manage, func(tx *store.Tx, after *Folder) error {
+	path, err := f.replace(ctx, s, by, id, access.Manage, func(tx *store.Tx, after *Folder) error {
 		if _, err := parentPath(ctx, tx, s, parent); err != nil {
 			return err
 		}
-		if err := access.RequireFolder(ctx, tx, s, by.Access, "folderId", parent, access.Edit); err != nil {
+		if err := access.RequireFolder(ctx, tx, s, by.Access, destinationField, parent, access.Edit); err != nil {
 			return err
 		}
 		return moveTo(ctx, tx, s, after, parent)
 	})
+	return path, asDestination(err)
+}
+
+// The names of the parent of a folder in requests: of one that is created, and of one that is moved.
+const (
+	parentField      = "parentId"
+	destinationField = "folderId"
+)
+
+// asDestination returns a rejection that names the folder into which another one is moved as requests to move do.
+func asDestination(err error) error {
+	var rejected *content.Error
+	if !errors.As(err, &rejected) {
+		return err
+	}
+	if rest, found := strings.CutPrefix(rejected.Message, parentField+":"); found {
+		return content.Errorf(rejected.Reason, "%s:%s", destinationField, rest)
+	}
+	return err
 }
 
 // moveTo makes a folder the last one in another folder, unless it is there already.

@@ -134,7 +134,7 @@ func testMove(w *world) {
 	for _, into := range top {
 		contenttest.Rejects(w, errorOf(w.folders.Move(w.Context(), demo, by, top[0].ID, into.ID)), content.Invalid, "outside it")
 	}
-	contenttest.Rejects(w, errorOf(w.folders.Move(w.Context(), demo, by, lowest.ID, 99)), content.NotFound, "parentId: folder 99 does not exist")
+	contenttest.Rejects(w, errorOf(w.folders.Move(w.Context(), demo, by, lowest.ID, 99)), content.NotFound, "folderId: folder 99 does not exist")
 	w.create("a 2", Root)
 	contenttest.Rejects(w, errorOf(w.folders.Move(w.Context(), demo, by, lowest.ID, Root)), content.Conflict, "another folder")
 	moved, err := w.folders.Move(w.Context(), demo, by, top[1].ID, Root)

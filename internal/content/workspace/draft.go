@@ -129,15 +129,22 @@ func (wb *Workbook) Draft() *string {
 }
 
 // HideDraft removes the draft of the dashboard from the meta, for callers who may not edit the workbook.
-func (wb *Workbook) HideDraft() error {
-	meta, err := Decode([]byte(wb.Meta))
-	if err != nil {
+func (wb *Workbook) HideDraft() (err error) {
+	if wb.Meta, err = withoutDraft(wb.Meta); err != nil {
 		return fmt.Errorf("meta of workbook %d: %w", wb.ID, err)
 	}
+	return nil
+}
+
+// withoutDraft returns the meta of a workbook without the draft.
+func withoutDraft(text string) (string, error) {
+	meta, err := Decode([]byte(text))
+	if err != nil {
+		return "", err
+	}
 	if _, exists := meta[draftProperty]; !exists {
-		return nil
+		return text, nil
 	}
 	delete(meta, draftProperty)
-	wb.Meta, err = encode("meta", meta)
-	return err
+	return encode("meta", meta)
 }

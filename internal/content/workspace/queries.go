@@ -26,8 +26,8 @@ func scanWorkbook(row interface{ Scan(into ...any) error }, wb *Workbook, furthe
 }
 
 func insertWorkbook(ctx context.Context, tx *store.Tx, s content.Scope, wb *Workbook) error {
-	const statement = "INSERT INTO workbook (account_uid, deployment_uid, " + workbookColumns + ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
-	_, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, wb.ID, wb.FolderID, wb.Slug, wb.Name, wb.Meta, wb.Version,
+	const statement = "INSERT INTO workbook (account_uid, deployment_uid, name_key, " + workbookColumns + ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+	_, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, NameKey(wb.Name), wb.ID, wb.FolderID, wb.Slug, wb.Name, wb.Meta, wb.Version,
 		wb.Owner, wb.CreatedAt.UnixMicro(), wb.CreatedBy, wb.UpdatedAt.UnixMicro(), wb.UpdatedBy)
 	if err != nil {
 		return fmt.Errorf("insert a workbook: %w", err)
@@ -36,10 +36,10 @@ func insertWorkbook(ctx context.Context, tx *store.Tx, s content.Scope, wb *Work
 }
 
 func updateWorkbook(ctx context.Context, tx *store.Tx, s content.Scope, wb *Workbook) error {
-	const statement = `UPDATE workbook SET folder_id = $4, slug = $5, name = $6, meta = $7, version = $8, updated_at = $9, updated_by = $10
+	const statement = `UPDATE workbook SET folder_id = $4, slug = $5, name = $6, meta = $7, version = $8, updated_at = $9, updated_by = $10, name_key = $11
 		WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3`
 	_, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, wb.ID, wb.FolderID, wb.Slug, wb.Name, wb.Meta, wb.Version,
-		wb.UpdatedAt.UnixMicro(), wb.UpdatedBy)
+		wb.UpdatedAt.UnixMicro(), wb.UpdatedBy, NameKey(wb.Name))
 	if err != nil {
 		return fmt.Errorf("update workbook %d: %w", wb.ID, err)
 	}

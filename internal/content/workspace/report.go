@@ -304,6 +304,9 @@ func (w *Workspace) deleteReport(ctx context.Context, tx *store.Tx, s content.Sc
 	if err := access.Deleted(ctx, tx, s, access.Object{Kind: access.Report, ID: before.ID}); err != nil {
 		return err
 	}
+	if err := forget(ctx, tx, s, ReportItem, before.ID); err != nil {
+		return err
+	}
 	return w.recordReport(ctx, tx, deletedReport, before, nil)
 }
 

@@ -157,8 +157,10 @@ type ReportFilter struct {
 	ExternalWorkbook string
 	// Search is a part of the name, ignoring case.
 	Search string
-	// Order is one of the orders.
-	Order      string
+	// Order is one of the orders. ByViewedAt has no keys: its pages begin at an offset.
+	Order string
+	// Viewer is whose reads ByViewedAt orders by, as <kind>:<id>.
+	Viewer     string
 	Descending bool
 	// Offset is the number of reports to leave out; 0 for a request with a key.
 	Offset int
@@ -173,12 +175,14 @@ type ReportList struct {
 
 // Reports returns a page of the reports that the caller sees. A page may have fewer items than requested if they are large.
 func (w *Workspace) Reports(ctx context.Context, s content.Scope, by Caller, f ReportFilter, r store.PageRequest) (out ReportList, err error) {
-	list := reportList(s, by, f)
+	list, unordered := reportList(s, by, f), f
+	unordered.Order = ByID
+	all := reportList(s, by, unordered)
 	err = w.DB.Read(ctx, func(q store.Querier) error {
 		if err := checkFilter(ctx, q, s, by, f); err != nil {
 			return err
 		}
-		if err := q.QueryRowContext(ctx, list.With+"SELECT COUNT(*) FROM "+list.From, list.Args...).Scan(&out.Total); err != nil {
+		if err := q.QueryRowContext(ctx, all.With+"SELECT COUNT(*) FROM "+all.From, all.Args...).Scan(&out.Total); err != nil {
 			return fmt.Errorf("count reports: %w", err)
 		}
 		if f.Offset > 0 {
@@ -257,6 +261,9 @@ func reportList(s content.Scope, by Caller, f ReportFilter) store.List[Report] {
 		l.Order, l.Key = []string{"created_at", "id"}, func(r *Report) []any { return []any{r.CreatedAt.UnixMicro(), r.ID} }
 	case ByUpdatedAt:
 		l.Order, l.Key = []string{"updated_at", "id"}, func(r *Report) []any { return []any{r.UpdatedAt.UnixMicro(), r.ID} }
+	case ByViewedAt:
+		l.Args = append(l.Args, f.Viewer)
+		l.Order = []string{"COALESCE(" + viewedAt("$1", fmt.Sprintf("$%d", len(l.Args)), "'REPORT'", "report.id") + ", 0)", "id"}
 	}
 	return l
 }
@@ -275,16 +282,19 @@ func keyAt(ctx context.Context, q store.Querier, l store.List[Report], index int
 	if l.Descending {
 		direction = " DESC"
 	}
-	query := fmt.Sprintf("%sSELECT %s FROM %s ORDER BY %s LIMIT 1 OFFSET %d", l.With, l.Columns, l.From, strings.Join(l.Order, direction+", ")+direction, index)
-	var r Report
-	err := scanReport(q.QueryRowContext(ctx, query, l.Args...), &r, &r.Level)
+	query := fmt.Sprintf("%sSELECT %s FROM %s ORDER BY %s LIMIT 1 OFFSET %d", l.With, strings.Join(l.Order, ", "), l.From, strings.Join(l.Order, direction+", ")+direction, index)
+	key, into := make([]any, len(l.Order)), make([]any, len(l.Order))
+	for i := range key {
+		into[i] = &key[i]
+	}
+	err := q.QueryRowContext(ctx, query, l.Args...).Scan(into...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read report %d of a list: %w", index, err)
 	}
-	return l.Key(&r), nil
+	return key, nil
 }
 
 // FolderCount is a folder with the number of reports in it.

@@ -13,6 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/folder"
+	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -62,6 +63,11 @@ var cases = []struct {
 	{"managed: changes by others", testManagedContent},
 	{"managed: release", testReleasedContent},
 	{"managed: folders", testManagedFolders},
+	{"feed: pages", testFeed},
+	{"feed: items", testFeedItems},
+	{"feed: what a reader reaches", testFeedAccess},
+	{"favorites", testFavorites},
+	{"views", testViews},
 	{"the content of a deleted folder moves to the root", testDeletedFolder},
 	{"another account or deployment sees nothing", testTenants},
 	{"a change and its event are one transaction", testEvents},
@@ -78,7 +84,7 @@ func TestDatabases(t *testing.T) {
 
 func openWorld(t *testing.T, url string) *world {
 	t.Helper()
-	s := contenttest.Open(t, url, audit.Owner, folder.Owner, access.Owner, Owner)
+	s := contenttest.Open(t, url, audit.Owner, folder.Owner, access.Owner, subject.Owner, Owner)
 	w := &world{T: t, store: s, clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	w.content = &Workspace{DB: s, Record: w.record, Now: func() time.Time { w.clock = w.clock.Add(time.Second); return w.clock }}
 	w.folders = &folder.Folders{DB: s, Record: w.record, Deleted: FolderDeleted}

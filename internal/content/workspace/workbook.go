@@ -202,6 +202,9 @@ func (w *Workspace) delete(ctx context.Context, tx *store.Tx, s content.Scope, i
 	if err := access.Deleted(ctx, tx, s, access.Object{Kind: access.Workbook, ID: id}); err != nil {
 		return err
 	}
+	if err := forget(ctx, tx, s, WorkbookItem, id); err != nil {
+		return err
+	}
 	return w.recordWorkbook(ctx, tx, deletedWorkbook, before, nil)
 }
 

@@ -11,8 +11,12 @@
 //	placement.go   the spreadsheets that have the results of reports
 //	publish.go     publishing the dashboard of a workbook
 //	versions.go    the versions of dashboards; restoring and copying them
+//	feed.go        folders, workbooks and reports in one list
+//	favorite.go    the workbooks that people have marked
+//	views.go       when people have read workbooks and reports last
 //	object.go      JSON objects of clients, which are kept in canonical form
 //	draft.go       drafts of dashboards, and their schema
+//	schemas.go     the schemas for others
 //	schemas/       JSON Schemas of the opaque parts, with their versions
 //	migrations/    the tables
 //
@@ -39,10 +43,17 @@ var migrations embed.FS
 
 // Owner has the tables of the workspace.
 var Owner = store.Owner{
-	Name: "workspace", Migrations: migrations, Tables: []string{"workbook", "report", "report_placement", "dashboard", "dashboard_version", "report_snapshot"},
+	Name: "workspace", Migrations: migrations, Tables: []string{"workbook", "report", "report_placement", "dashboard", "dashboard_version", "report_snapshot", "favorite", "view_event"},
 	Purge: func(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (more bool, err error) {
 		for _, table := range []string{"report_snapshot", "dashboard_version", "dashboard", "report_placement", "report", "workbook"} {
 			if more, err = store.PurgeTable(table, "account_uid, id")(ctx, tx, of, limit); more || err != nil {
+				return more, err
+			}
+		}
+		for _, t := range []struct{ table, key string }{
+			{"favorite", "account_uid, owner, workbook_id"}, {"view_event", "account_uid, viewer, object_type, object_id"},
+		} {
+			if more, err = store.PurgeTable(t.table, t.key)(ctx, tx, of, limit); more || err != nil {
 				return more, err
 			}
 		}
@@ -58,6 +69,8 @@ var OfUsers = []subject.Part{
 	subject.Reassigned("dashboardVersions", "dashboard_version", "account_uid, id", "owner"),
 	subject.Reassigned("placements", "report_placement", "account_uid, id", "placed_by"),
 	subject.Reassigned("refreshedPlacements", "report_placement", "account_uid, id", "refreshed_by"),
+	subject.Removed("favorites", "favorite", "account_uid, owner, workbook_id", "owner"),
+	subject.Removed("views", "view_event", "account_uid, viewer, object_type, object_id", "viewer"),
 }
 
 // Names of events.

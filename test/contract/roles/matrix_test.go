@@ -46,12 +46,13 @@ var needs = map[string]string{
 	"SchemaUpdateDevBranches": `startDevMode stopDevMode updateFiles removeFiles renameFiles`,
 	"FolderRead":              `getFolders getFolderAncestors`,
 	"FolderEdit":              `createFolder updateFolder deleteFolder`,
-	"WorkbookRead":            `getWorkbooks getWorkbook listDashboardVersions getDashboardVersion`,
+	"WorkbookRead":            `getWorkbooks getWorkbook listDashboardVersions getDashboardVersion setWorkbookFavorite removeWorkbookFavorite`,
 	"WorkbookEdit":            `createWorkbook upsertWorkbookBySlug updateWorkbook updateWorkbookDashboard duplicateWorkbook publishDashboard restoreDashboardVersion deleteWorkbook`,
 	"ReportRead":              `getReports getReport getReportFolders connectReportToWorkbook disconnectReportFromWorkbook refreshReport`,
 	"ReportEdit":              `createReport upsertReportByPublicId updateReport deleteReport`,
 	// Operations with rules of their own, which other tests check.
 	"-": `exchangeDeployToken updateMySettings deploymentToken livePreviewToken connectGitHub
+		workspaceObjects moveWorkspaceObject bulkMoveWorkspaceObjects bulkDeleteWorkspaceObjects sharedWorkspaceObjects
 		listUserOAuthTokens getUserOAuthToken revokeUserOAuthToken initiateOAuthFlow
 		getResourcePolicies setUserResourcePolicy setGroupResourcePolicy`,
 }

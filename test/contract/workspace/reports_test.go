@@ -165,7 +165,7 @@ func TestInvalidReportsAreRejected(t *testing.T) {
 		"no address":           {"PUT", "/" + id + "/connect-workbook", map[string]any{"externalWorkbookId": "x"}, 400, []string{"resultLocation"}},
 		"an unknown placement": {"PUT", "/" + id + "/connect-workbook", map[string]any{"externalWorkbookId": "x", "resultLocation": "S!A1", "placementId": "99"}, 404, []string{"placementId"}},
 		"a refresh of nothing": {"PUT", "/" + id + "/refresh", map[string]any{"placementId": "99"}, 404, []string{"placement"}},
-		"an order":             {"GET", "?sortBy=lastViewedAt", nil, 400, []string{"sortBy", "updatedAt"}},
+		"an order":             {"GET", "?sortBy=size", nil, 400, []string{"sortBy", "lastViewedAt"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			acme.call(t, acme.admin, c.method, reportsPath+c.path, c.body).Rejected(c.status, c.words...)

@@ -51,7 +51,8 @@ type account struct {
 	name string
 	// admin, reader, editor and other are tokens of keys without an owner: the latter may read and edit content; ada's key has
 	// the user ada as its owner, who is an Explorer.
-	admin, reader, editor, other, ada string
+	// The key workbooks may only read workbooks.
+	admin, reader, editor, other, ada, workbooks string
 }
 
 var acme, globex = &account{name: "acme"}, &account{name: "globex"}
@@ -74,12 +75,12 @@ func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 	keys, tokens, err := clustertest.Keys(a.name, map[string]v1alpha1.ApiKeySpec{
 		"admin": {}, "reader": {Permissions: reading}, "editor": {Permissions: editing},
 		"other": {Permissions: []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead}},
-		"ada":   {Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ada"}},
+		"ada":   {Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ada"}}, "workbooks": {Permissions: []v1alpha1.Permission{v1alpha1.PermissionWorkbookRead}},
 	})
 	if err != nil {
 		return err
 	}
-	a.admin, a.reader, a.editor, a.other, a.ada = tokens["admin"], tokens["reader"], tokens["editor"], tokens["other"], tokens["ada"]
+	a.admin, a.reader, a.editor, a.other, a.ada, a.workbooks = tokens["admin"], tokens["reader"], tokens["editor"], tokens["other"], tokens["ada"], tokens["workbooks"]
 	return c.Account(ctx, a.name, v1alpha1.AccountSpec{
 		Host: v1alpha1.Host(a.host()), Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
 	}, append(keys, objects...)...)

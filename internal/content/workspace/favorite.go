@@ -1,0 +1,89 @@
+package workspace
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
+	"github.com/quoin-dev/quoin/internal/store"
+)
+
+// MaxFavorites is the maximum number of workbooks of a deployment that a person can mark.
+const MaxFavorites = 1000
+
+// SetFavorite marks a workbook for the caller, who needs the level view, or removes the mark. It has no event: it concerns only
+// what the caller sees.
+func (w *Workspace) SetFavorite(ctx context.Context, s content.Scope, by Caller, id int64, isFavorite bool) error {
+	return w.change(ctx, s, func(tx *store.Tx) error {
+		if _, err := workbookFor(ctx, tx, s, by, id, access.View); err != nil {
+			return err
+		}
+		if !isFavorite {
+			const statement = "DELETE FROM favorite WHERE account_uid = $1 AND owner = $2 AND workbook_id = $3"
+			if _, err := tx.ExecContext(ctx, statement, s.Account.UID, by.Owner, id); err != nil {
+				return fmt.Errorf("remove the mark of workbook %d: %w", id, err)
+			}
+			return nil
+		}
+		const query = "SELECT COUNT(*) FROM favorite WHERE account_uid = $1 AND deployment_uid = $2 AND owner = $3 AND workbook_id <> $4"
+		var others int
+		if err := tx.QueryRowContext(ctx, query, s.Account.UID, s.Deployment.UID, by.Owner, id).Scan(&others); err != nil {
+			return fmt.Errorf("count favorites: %w", err)
+		}
+		if others >= MaxFavorites {
+			return content.Errorf(content.Conflict, "there are %d favorites in the deployment already; allowed: %d", others, MaxFavorites)
+		}
+		const statement = `INSERT INTO favorite (account_uid, deployment_uid, owner, workbook_id, created_at) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (account_uid, owner, workbook_id) DO NOTHING`
+		if _, err := tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, by.Owner, id, w.now().UnixMicro()); err != nil {
+			return fmt.Errorf("mark workbook %d: %w", id, err)
+		}
+		return nil
+	})
+}
+
+// Favorites returns which of some workbooks a person has marked.
+func (w *Workspace) Favorites(ctx context.Context, s content.Scope, person string, ids ...int64) (marked map[int64]bool, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	args, wanted := []any{s.Account.UID, s.Deployment.UID, person}, make([]string, len(ids))
+	for i, id := range ids {
+		args = append(args, id)
+		wanted[i] = fmt.Sprintf("$%d", len(args))
+	}
+	query := "SELECT workbook_id FROM favorite WHERE account_uid = $1 AND deployment_uid = $2 AND owner = $3 AND workbook_id IN (" + strings.Join(wanted, ", ") + ")"
+	marked = map[int64]bool{}
+	err = w.DB.Read(ctx, func(q store.Querier) error {
+		rows, err := q.QueryContext(ctx, query, args...)
+		if err != nil {
+			return fmt.Errorf("read favorites: %w", err)
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var id int64
+			if err := rows.Scan(&id); err != nil {
+				return fmt.Errorf("read favorites: %w", err)
+			}
+			marked[id] = true
+		}
+		return rows.Err()
+	})
+	return marked, err
+}
+
+// forget deletes the marks and the views of an object that is deleted.
+func forget(ctx context.Context, tx *store.Tx, s content.Scope, object ItemType, id int64) error {
+	statements := []string{"DELETE FROM view_event WHERE account_uid = $1 AND object_type = $2 AND object_id = $3"}
+	if object == WorkbookItem {
+		statements = append(statements, "DELETE FROM favorite WHERE account_uid = $1 AND $2 = 'WORKBOOK' AND workbook_id = $3")
+	}
+	for _, statement := range statements {
+		if _, err := tx.ExecContext(ctx, statement, s.Account.UID, object, id); err != nil {
+			return fmt.Errorf("delete who has marked and read %s %d: %w", object, id, err)
+		}
+	}
+	return nil
+}
