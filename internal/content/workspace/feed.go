@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -165,14 +166,17 @@ func (f *feedStatement) arg(value any) string {
 	return fmt.Sprintf("$%d", len(f.args))
 }
 
+// shortMeta is the meta of an item if it is short: that of most items is read with the item, and a page of the union stays small.
+const shortMeta = "CASE WHEN OCTET_LENGTH(meta) <= 2048 THEN meta END"
+
 // branchTables have the tables of the types, and their expressions for the columns of the union.
 var branchTables = []struct {
-	table, parent, position, size, code, within string
-	reached                                     func(access.Statement) access.Rows
+	table, parent, position, size, meta, code, within string
+	reached                                           func(access.Statement) access.Rows
 }{
-	{"folder", "parent_id", "position", "0", "''", "", access.Statement.Folders},
-	{"workbook", "folder_id", "0", "OCTET_LENGTH(meta)", "slug", "", access.Statement.Workbooks},
-	{"report", "folder_id", "0", "OCTET_LENGTH(meta)", "public_id", " AND workbook_id = 0", access.Statement.Reports},
+	{"folder", "parent_id", "position", "0", "'{}'", "''", "", access.Statement.Folders},
+	{"workbook", "folder_id", "0", "OCTET_LENGTH(meta)", shortMeta, "slug", "", access.Statement.Workbooks},
+	{"report", "folder_id", "0", "OCTET_LENGTH(meta)", shortMeta, "public_id", " AND workbook_id = 0", access.Statement.Reports},
 }
 
 // query returns the statement; empty if no item can be on the page.
@@ -189,14 +193,14 @@ func (f *feedStatement) query() string {
 	direction := f.direction()
 	viewer, with := f.arg(f.By.Owner), "WITH page AS ("
 	if f.access.With != "" {
-		with = strings.TrimSpace(f.access.With) + ", page AS ("
+		with = strings.TrimSpace(f.access.With) + ", access_here AS (SELECT * FROM access_reach WHERE access_reach_id = " + f.arg(f.FolderID) + "), page AS ("
 	}
 	return with + strings.Join(branches, " UNION ALL ") + `), numbered AS (
 		SELECT page.*, ROW_NUMBER() OVER place AS number, SUM(size) OVER place AS total, COUNT(*) OVER () AS candidates FROM page
 		WINDOW place AS (ORDER BY is_last, position, tie, sort` + direction + ", kind" + direction + ", id" + direction + `)
 	) SELECT kind, id, parent, level, name, position, code, owner, created_at, updated_at, sort, candidates,
-		CASE kind WHEN 1 THEN (SELECT meta FROM workbook WHERE workbook.account_uid = $1 AND workbook.id = numbered.id)
-			WHEN 2 THEN (SELECT meta FROM report WHERE report.account_uid = $1 AND report.id = numbered.id) ELSE '{}' END,
+		COALESCE(short_meta, CASE kind WHEN 1 THEN (SELECT meta FROM workbook WHERE workbook.account_uid = $1 AND workbook.id = numbered.id)
+			WHEN 2 THEN (SELECT meta FROM report WHERE report.account_uid = $1 AND report.id = numbered.id) ELSE '{}' END),
 		COALESCE(` + viewedAt("$1", viewer, "CASE kind WHEN 1 THEN 'WORKBOOK' ELSE 'REPORT' END", "CASE kind WHEN 0 THEN 0 ELSE numbered.id END") + `, 0),
 		kind = 1 AND EXISTS (SELECT 1 FROM favorite WHERE favorite.account_uid = $1 AND favorite.owner = ` + viewer + ` AND favorite.workbook_id = numbered.id)
 	FROM numbered WHERE number <= ` + f.arg(f.Limit) + ` AND (number = 1 OR total <= ` + f.arg(maxPageBytes) + `) ORDER BY number`
@@ -219,18 +223,27 @@ func (f *feedStatement) direction() string {
 func (f *feedStatement) branch(kind int) string {
 	t := branchTables[kind]
 	reached := t.reached(f.access)
+	if kind > 0 && f.inFolder() {
+		reached.Join = oneFolder.ReplaceAllString(reached.Join, "LEFT JOIN access_here ON 1 = 1")
+	}
 	sort, order, tie, isLast := f.sort(kind), "", "0", 1
 	if kind == 0 {
 		order, tie, isLast = "position, id", "id", 0
 	} else {
 		order = sort + f.direction() + ", id" + f.direction()
 	}
-	columns := fmt.Sprintf("%d AS is_last, %s AS position, %s AS tie, %s AS sort, %d AS kind, id, %s AS size, %s AS parent, %s AS level, name, %s AS code, owner, created_at, updated_at",
-		isLast, t.position, tie, sort, kind, t.size, t.parent, reached.Level, t.code)
+	columns := fmt.Sprintf("%d AS is_last, %s AS position, %s AS tie, %s AS sort, %d AS kind, id, %s AS size, %s AS short_meta, %s AS parent, %s AS level, name, %s AS code, owner, created_at, updated_at",
+		isLast, t.position, tie, sort, kind, t.size, t.meta, t.parent, reached.Level, t.code)
 	where := "account_uid = $1 AND deployment_uid = $2" + f.conditions(kind) + f.after(kind, sort) + " AND " + reached.Visible
 	return fmt.Sprintf("SELECT * FROM (SELECT %s FROM %s%s WHERE %s ORDER BY %s LIMIT %s) AS %s_items",
 		columns, t.table, reached.Join, where, order, f.arg(f.Limit+1), t.table)
 }
+
+// oneFolder is the join of the level that a workbook or a report has by its folder.
+var oneFolder = regexp.MustCompile(`LEFT JOIN access_reach ON .*$`)
+
+// inFolder reports whether the workbooks and reports are those in one folder, whose level is then read once.
+func (f *feedStatement) inFolder() bool { return f.id == 0 && f.Search == "" }
 
 // sort returns the expression that items of a type are ordered by.
 func (f *feedStatement) sort(kind int) string {
