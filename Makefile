@@ -218,7 +218,7 @@ bench-audit: ## The audit log at 1,000,000 events, in PostgreSQL and SQLite, com
 	go run ./test/bench/audit $(BENCH_FLAGS)
 
 .PHONY: bench-content
-bench-content: ## Lists of folders at 100,000 folders, in PostgreSQL and SQLite, compared with a SELECT by primary key.
+bench-content: ## Workspace content at 100,000 items: feeds, searches, upserts, publications, in PostgreSQL and SQLite, compared with plain SQL.
 	go run ./test/bench/content $(BENCH_FLAGS)
 
 .PHONY: bench-dbt

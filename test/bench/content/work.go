@@ -142,7 +142,7 @@ func (b *bench) turn(ctx context.Context, w work) (r result, err error) {
 		return r, err
 	}
 	runtime.ReadMemStats(&after)
-	r.allocations = (after.Mallocs - before.Mallocs) / uint64(n) //nolint:gosec // it is positive
+	r.allocations = (after.Mallocs - before.Mallocs) / uint64(n)
 	if r.small, err = measure.Spread(ctx, n, 1, in(small)); err != nil || w.isWrite {
 		return r, err
 	}
