@@ -2,10 +2,13 @@ package workspace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
@@ -32,29 +35,31 @@ var changes = map[string]struct {
 	// events is the number of its events; rows are those of the tables after it.
 	events int
 	rows   rows
+	// prepare makes what the change needs in addition; nil for nothing.
+	prepare func(w *world)
 }{
 	"slug": {func(ctx context.Context, w *Workspace) error {
 		return errorOf(w.Create(ctx, demo, bob, Change{Name: ptr.To("second"), Slug: ptr.To("sales"), Takeover: true}))
-	}, 2, rows{2, 2, 0, 1, 1, 2}},
+	}, 2, rows{2, 2, 0, 1, 1, 2}, nil},
 	"upsert": {func(ctx context.Context, w *Workspace) error {
 		in := ReportChange{Placement: &PlacementChange{ExternalWorkbook: "x", ResultLocation: "S!A1"}}
 		return errorOf(w.UpsertReport(ctx, demo, bob, "CCCCCCCCCCC1", in))
-	}, 2, rows{1, 3, 1, 1, 1, 2}},
+	}, 2, rows{1, 3, 1, 1, 1, 2}, nil},
 	"copy": {func(ctx context.Context, w *Workspace) error {
 		return errorOf(w.Duplicate(ctx, demo, bob, 1))
-	}, 4, rows{2, 4, 0, 2, 2, 4}},
+	}, 4, rows{2, 4, 0, 2, 2, 4}, nil},
 	"delete": {func(ctx context.Context, w *Workspace) error {
 		return w.Delete(ctx, demo, ada, 1)
-	}, 3, rows{}},
+	}, 3, rows{}, nil},
 	"publish": {func(ctx context.Context, w *Workspace) error {
 		return errorOf(w.Publish(ctx, demo, bob, 1, Publication{Config: chart(`{"reportId":1}`)}))
-	}, 1, rows{1, 2, 0, 1, 2, 3}},
+	}, 1, rows{1, 2, 0, 1, 2, 3}, nil},
 	"restore": {func(ctx context.Context, w *Workspace) error {
 		return errorOf(w.Restore(ctx, demo, bob, 1, 1))
-	}, 2, before},
+	}, 5, rows{1, 2, 0, 1, 3, 5}, changedSince},
 	"apply": {func(ctx context.Context, w *Workspace) error {
 		return errorOf(w.Apply(ctx, demo, ofGit, managed.Options{Object: sales, Adopt: true}, definition()))
-	}, 4, rows{1, 4, 0, 1, 2, 3}},
+	}, 4, rows{1, 4, 0, 1, 2, 3}, nil},
 }
 
 func change(argument string) error {
@@ -73,9 +78,6 @@ func change(argument string) error {
 // rows are the numbers of rows of the tables.
 type rows [6]int
 
-// before are those that the changes begin with.
-var before = rows{1, 2, 0, 1, 1, 2}
-
 // beforeChange makes what the changes begin with.
 func beforeChange(w *world) {
 	w.Helper()
@@ -91,6 +93,52 @@ func beforeChange(w *world) {
 	}
 }
 
+// changedSince changes one of the reports, deletes the other one, and publishes that.
+func changedSince(w *world) {
+	w.Helper()
+	sql := "SELECT 2"
+	if _, err := w.content.UpdateReport(w.Context(), demo, ada, 1, ReportChange{SQLQuery: &sql}); err != nil {
+		w.Fatal(err)
+	}
+	if err := w.content.DeleteReport(w.Context(), demo, ada, 2); err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.content.Publish(w.Context(), demo, ada, 1, Publication{Config: chart(`{"reportId":1}`)}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// stored returns all that is stored, except when the account was last seen.
+func (w *world) stored() (lines []string) {
+	w.Helper()
+	for _, table := range append([]string{"folder", "access_grant", "account_sequence", "audit_event"}, Owner.Tables...) {
+		rows, err := w.store.Reader().QueryContext(w.Context(), "SELECT * FROM "+table)
+		if err != nil {
+			w.Fatal(err)
+		}
+		columns, _ := rows.Columns()
+		for rows.Next() {
+			values := make([]any, len(columns))
+			for i := range values {
+				values[i] = new(any)
+			}
+			if err := rows.Scan(values...); err != nil {
+				w.Fatal(err)
+			}
+			line := table
+			for i, value := range values {
+				line += fmt.Sprintf(" %s=%v", columns[i], *value.(*any)) //nolint:forcetypeassert // it is one
+			}
+			lines = append(lines, line)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			w.Fatal(err)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
 // TestChangesAreKilled kills the process at each point of a change: before each of its events, before the commit, and after it.
 // All of it is stored, or nothing.
 func TestChangesAreKilled(t *testing.T) {
@@ -102,16 +150,22 @@ func TestChangesAreKilled(t *testing.T) {
 					url := newDatabase(t)
 					w := openWorld(t, url)
 					beforeChange(w)
+					if c.prepare != nil {
+						c.prepare(w)
+					}
+					before, events := w.stored(), len(w.events())
 					if err := w.store.Close(); err != nil {
 						t.Fatal(err)
 					}
 					storetest.KillChild(t, childURL, contenttest.Arguments(stop, url, name), func(line string) bool { return line == contenttest.Stopped })
 					w = openWorld(t, url)
-					want, events := before, 4
-					if stop == committed {
-						want, events = c.rows, 4+c.events
+					if after := w.stored(); stop < committed && !slices.Equal(after, before) {
+						t.Errorf("killed at point %d: (-before +after)\n%s", stop, cmp.Diff(before, after))
 					}
-					w.wantRows(want)
+					if stop == committed {
+						w.wantRows(c.rows)
+						events += c.events
+					}
 					if got := w.events(); len(got) != events {
 						t.Errorf("killed at point %d: events %q", stop, got)
 					}
