@@ -77,7 +77,7 @@ func (m *model) path(o *object) (out []*object) {
 	return out
 }
 
-// caller is a person, or a program that acts for nobody else.
+// caller is a person, or a program that acts for itself.
 type caller struct {
 	name    string
 	program bool

@@ -30,12 +30,12 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 1, "the seed of the operations")
-	steps = flag.Int("steps", 1000, "the number of operations")
+	steps = flag.Int("steps", 800, "the number of operations")
 )
 
 const (
 	// listsEvery is the number of operations between two comparisons of all lists.
-	listsEvery = 5
+	listsEvery = 10
 	// maxReplays is the maximum number of sequences that are tried to shorten one that fails.
 	maxReplays = 100
 )
@@ -96,7 +96,7 @@ func play(t *testing.T, url string, operations []operation) (failed, accepted in
 	for i, o := range operations {
 		want, err := w.do(o)
 		if reason, err := reasonOf(err); err != nil || reason != want.reason {
-			return i, accepted, fmt.Errorf("%s: it is rejected with %q (%w), want %q", o, reason, err, want.reason)
+			return i, accepted, fmt.Errorf("%s: the reason of the rejection is %q, want %q: %v", o, reason, want.reason, err) //nolint:errorlint // it may be nil
 		}
 		if err == nil {
 			accepted++

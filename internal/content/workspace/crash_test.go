@@ -127,7 +127,7 @@ func (w *world) stored() (lines []string) {
 			}
 			line := table
 			for i, value := range values {
-				line += fmt.Sprintf(" %s=%v", columns[i], *value.(*any)) //nolint:forcetypeassert // it is one
+				line += fmt.Sprintf(" %s=%v", columns[i], *value.(*any))
 			}
 			lines = append(lines, line)
 		}
