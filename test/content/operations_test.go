@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/folder"
+	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -75,7 +76,7 @@ type world struct {
 }
 
 var (
-	owners = []store.Owner{audit.Owner, folder.Owner, access.Owner, workspace.Owner, subject.Owner}
+	owners = []store.Owner{audit.Owner, managed.Owner, folder.Owner, access.Owner, workspace.Owner, subject.Owner}
 	demo   = content.Scope{Account: store.Account{UID: "a1", Name: "demo"}, Deployment: store.Deployment{UID: "d1", Namespace: "demo", Name: "sales"}}
 )
 
