@@ -13,6 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
+	"github.com/quoin-dev/quoin/internal/content/workspace"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -41,6 +42,7 @@ var cases = []struct {
 	{"only empty folders are deleted", testDelete},
 	{"pages", testPages},
 	{"another account or deployment sees nothing", testTenants},
+	{"access: lists, counts and changes", testAccess},
 	{"a change and its event are one transaction", testEvents},
 	{"concurrent changes keep the rules", testConcurrent},
 	{"random changes keep the tree", testTree},
@@ -58,7 +60,7 @@ func TestDatabases(t *testing.T) {
 
 func openWorld(t *testing.T, url string) *world {
 	t.Helper()
-	s := contenttest.Open(t, url, audit.Owner, access.Owner, Owner)
+	s := contenttest.Open(t, url, audit.Owner, access.Owner, workspace.Owner, Owner)
 	w := &world{T: t, url: url, store: s, clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	w.folders = &Folders{DB: s, Record: w.record, Now: func() time.Time { w.clock = w.clock.Add(time.Second); return w.clock }}
 	return w

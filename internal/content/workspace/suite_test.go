@@ -70,6 +70,8 @@ var cases = []struct {
 	{"views", testViews},
 	{"the content of a deleted folder moves to the root", testDeletedFolder},
 	{"another account or deployment sees nothing", testTenants},
+	{"access: lists, counts and single objects", testAccess},
+	{"access: copies of what a caller may only view", testCopiesOfViewers},
 	{"a change and its event are one transaction", testEvents},
 	{"a purge deletes the content of a deleted deployment only", testPurge},
 }
