@@ -417,6 +417,11 @@ func testGrants(w *world) {
 		w.Errorf("%q", got)
 	}
 	w.tx(func(tx *store.Tx) error { return Deleted(w.Context(), tx, demo, o) })
+	err := w.store.Tx(w.Context(), func(tx *store.Tx) error {
+		_, err := Set(w.Context(), tx, demo, Grant{Object: Object{Report, id}, Subject: ada.Owner, Level: View})
+		return err
+	})
+	contenttest.Rejects(w, err, content.NotFound, "does not exist")
 	if got := read(); len(got) != 4 || contenttest.Count(w, w.store, "access_grant") != 3 {
 		w.Errorf("after the deletion: %q", got)
 	}

@@ -64,7 +64,10 @@ func Grants(ctx context.Context, q store.Querier, s content.Scope, o Object) (ou
 	return out, rows.Err()
 }
 
-// Set stores a grant, or removes it if its level is None. It returns the level before; None without one.
+// tables have the objects of the kinds.
+var tables = map[Kind]string{Folder: "folder", Workbook: "workbook", Report: "report"}
+
+// Set stores a grant on an object that exists, or removes it if its level is None. It returns the level before; None without one.
 func Set(ctx context.Context, tx *store.Tx, s content.Scope, g Grant) (before Level, err error) {
 	const query = "SELECT level FROM access_grant WHERE account_uid = $1 AND deployment_uid = $2 AND object_kind = $3 AND object_id = $4 AND subject = $5"
 	key := []any{s.Account.UID, s.Deployment.UID, string(g.Kind), g.ID, g.Subject}
@@ -95,8 +98,16 @@ func Set(ctx context.Context, tx *store.Tx, s content.Scope, g Grant) (before Le
 	return before, nil
 }
 
-// checkCount returns an error if an object can have no other grant.
+// checkCount returns an error if an object does not exist, or can have no other grant.
 func checkCount(ctx context.Context, tx *store.Tx, s content.Scope, o Object) error {
+	exists := false
+	existence := "SELECT EXISTS (SELECT 1 FROM " + tables[o.Kind] + " WHERE account_uid = $1 AND deployment_uid = $2 AND id = $3)"
+	if err := tx.QueryRowContext(ctx, existence, s.Account.UID, s.Deployment.UID, o.ID).Scan(&exists); err != nil {
+		return fmt.Errorf("read %s %d: %w", o.Kind, o.ID, err)
+	}
+	if !exists {
+		return NotFound(o)
+	}
 	const query = "SELECT COUNT(*) FROM access_grant WHERE account_uid = $1 AND deployment_uid = $2 AND object_kind = $3 AND object_id = $4"
 	var n int
 	if err := tx.QueryRowContext(ctx, query, s.Account.UID, s.Deployment.UID, string(o.Kind), o.ID).Scan(&n); err != nil {

@@ -38,7 +38,6 @@ type To struct {
 
 // DeploymentUID returns the UID of the deployment of an object of an account.
 func (g *Sharing) DeploymentUID(ctx context.Context, a store.Account, o Object) (uid string, err error) {
-	tables := map[Kind]string{Folder: "folder", Workbook: "workbook", Report: "report"}
 	err = g.DB.Read(ctx, func(q store.Querier) error {
 		err := q.QueryRowContext(ctx, "SELECT deployment_uid FROM "+tables[o.Kind]+" WHERE account_uid = $1 AND id = $2", a.UID, o.ID).Scan(&uid)
 		if errors.Is(err, sql.ErrNoRows) {
