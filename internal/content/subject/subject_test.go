@@ -72,7 +72,7 @@ func (w *world) must(err error) {
 // workbooks creates workbooks of a user, half of them in each of two deployments, with a report and a version in the first one.
 func (w *world) workbooks(owner string, n int) {
 	w.Helper()
-	by := workspace.Caller{Principal: "ApiKey:k", Owner: owner}
+	by := workspace.Caller{Principal: "ApiKey:k", Owner: owner, Access: access.Everything}
 	for i := range n {
 		s := scope(fmt.Sprint("d", i%2))
 		wb, err := w.content.Create(w.Context(), s, by, workspace.Change{Name: ptr.To(fmt.Sprint(owner, " ", i))})
