@@ -10,6 +10,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/usertokens"
@@ -92,7 +93,10 @@ func newAPI(o Options) *api {
 	if o.Random == nil {
 		o.Random = rand.Reader
 	}
-	return &api{Options: o, accountLogs: serving.NewShares[string](maxAccountLogRequests), allLogs: serving.NewShares[struct{}](maxLogRequests)}
+	return &api{
+		Options: o, accountLogs: serving.NewShares[string](maxAccountLogRequests), allLogs: serving.NewShares[struct{}](maxLogRequests),
+		issuer: &datatokens.Issuer{Kube: o.Kube, Person: o.Person, Credentials: o.Credentials, Now: o.Now},
+	}
 }
 
 // api has the handlers of the group.
@@ -101,6 +105,7 @@ type api struct {
 	// accountLogs and allLogs limit concurrent requests for logs.
 	accountLogs *serving.Shares[string]
 	allLogs     *serving.Shares[struct{}]
+	issuer      *datatokens.Issuer
 }
 
 // Paths of the group.

@@ -2,26 +2,19 @@ package deployments
 
 import (
 	"context"
-	"encoding/json"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/token"
-	"github.com/quoin-dev/quoin/internal/engine"
-	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 	"github.com/quoin-dev/quoin/internal/masking"
 )
 
@@ -30,13 +23,6 @@ const (
 	defaultLifetime = 86400
 	maxLifetime     = 86400
 )
-
-// maxContext is the largest security context in bytes: the token must fit into a header.
-const maxContext = 8 << 10
-
-// maxClaims is the largest size of the claims of a person's token in bytes. In base64, with its signature, the token fits
-// into the 16 KiB of headers that the data-plane server accepts.
-const maxClaims = 11 << 10
 
 func (a *api) tokensFamily() rest.Family {
 	return rest.Family{Tag: "Tokens", Description: "Short-lived tokens for the data API of an environment.", Routes: []rest.Route{
@@ -90,8 +76,8 @@ func (a *api) createMetadataToken(ctx context.Context, in *CreateTokenInput) (*T
 
 func (a *api) createDataToken(ctx context.Context, in *CreateTokenInput) (*TokenOutput, error) {
 	metadataOnly := len(in.Body.Scopes) > 0
-	if s := rest.ScopeFrom(ctx); metadataOnly && !mayEdit(s) && !s.Principal.MayOn(v1alpha1.PermissionSchemaRead, s.Deployment.Name) {
-		return nil, lacks(s, v1alpha1.PermissionSchemaRead)
+	if s := rest.ScopeFrom(ctx); metadataOnly && !datatokens.MayEdit(s) && !s.Principal.MayOn(v1alpha1.PermissionSchemaRead, s.Deployment.Name) {
+		return nil, datatokens.Lacks(s, v1alpha1.PermissionSchemaRead)
 	}
 	return a.createToken(ctx, in, metadataOnly)
 }
@@ -105,9 +91,9 @@ func (a *api) createToken(ctx context.Context, in *CreateTokenInput, metadataOnl
 	if in.Body.ExpiresIn != nil {
 		lifetime = *in.Body.ExpiresIn
 	}
-	contents := contents{security: in.Body.SecurityContext, metadataOnly: metadataOnly}
+	contents := datatokens.Contents{SecurityContext: in.Body.SecurityContext, MetadataOnly: metadataOnly}
 	if !metadataOnly {
-		if contents, err = dataOf(ctx, in.Body.SecurityContext); err != nil {
+		if contents, err = datatokens.For(ctx, in.Body.SecurityContext); err != nil {
 			return nil, err
 		}
 	}
@@ -216,7 +202,8 @@ func (a *api) keep(ctx context.Context, e *v1alpha1.Environment, issued *Token, 
 func IssueToken(o Options) func(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64) (string, error) {
 	a := newAPI(o)
 	return func(ctx context.Context, e *v1alpha1.Environment, securityContext map[string]any, lifetime int64) (string, error) {
-		issued, err := a.sign(ctx, e, contents{security: securityContext, permissions: permissionsOf(rest.ScopeFrom(ctx))}, lifetime)
+		contents := datatokens.Contents{SecurityContext: securityContext, Permissions: datatokens.PermissionsOf(rest.ScopeFrom(ctx))}
+		issued, err := a.sign(ctx, e, contents, lifetime)
 		if err != nil {
 			return "", err
 		}
@@ -224,141 +211,20 @@ func IssueToken(o Options) func(ctx context.Context, e *v1alpha1.Environment, se
 	}
 }
 
-// contents are what a token is issued for.
-type contents struct {
-	// security is the security context.
-	security map[string]any
-	// metadataOnly is true if the token reads metadata, and queries no data.
-	metadataOnly bool
-	// permissions are what a person may do with a data token, if it is not all.
-	permissions []v1alpha1.Permission
-}
-
-// ofGateway reports whether the token is signed with the key that only the gateway has: pods do not accept it themselves.
-func (c *contents) ofGateway() bool {
-	return c.metadataOnly || c.permissions != nil && !slices.Contains(c.permissions, v1alpha1.PermissionSchemaRead)
-}
-
-// dataOf returns the contents of a data token for the caller, who holds DeploymentRead. With DeploymentUpdate, it is a token for
-// anyone, with the security context of the request. Otherwise it is a token for the caller only, who must be a person with a role:
-// the security context is not that of the request, which could name any user.
-func dataOf(ctx context.Context, securityContext map[string]any) (contents, error) {
-	s := rest.ScopeFrom(ctx)
-	if mayEdit(s) {
-		return contents{security: securityContext, permissions: permissionsOf(s)}, nil
-	}
-	if !isPerson(s.Principal) || !s.Principal.HasRole {
-		return contents{}, lacks(s, v1alpha1.PermissionDeploymentUpdate)
-	}
-	return contents{permissions: permissionsOf(s)}, nil
-}
-
-// permissionsOf returns what the caller may do with a data token: nil if it is all, and for programs.
-func permissionsOf(s *rest.Scope) []v1alpha1.Permission {
-	if !isPerson(s.Principal) {
-		return nil
-	}
-	held, all := []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead}, []v1alpha1.Permission{v1alpha1.PermissionSchemaRead, v1alpha1.PermissionSqlRunnerRead}
-	for _, p := range all {
-		if s.Principal.MayOn(p, s.Deployment.Name) {
-			held = append(held, p)
-		}
-	}
-	if len(held) == 1+len(all) {
-		return nil
-	}
-	return held
-}
-
-// mayEdit reports whether the caller may create tokens for others.
-func mayEdit(s *rest.Scope) bool {
-	return s.Principal.MayOn(v1alpha1.PermissionDeploymentUpdate, s.Deployment.Name)
-}
-
-func lacks(s *rest.Scope, needed v1alpha1.Permission) error {
-	return rest.Forbidden("%s %q does not hold the permission %s on deployment %s", s.Principal.Kind, s.Principal.Name, needed, s.Deployment.Labels[v1alpha1.LabelID])
-}
-
-// isPerson reports whether the caller is a person: it has an access token, or a key with an owner.
-func isPerson(p *auth.Principal) bool { return p.User != "" || p.Kind == auth.KindUser }
-
-// reserved are the claims that the platform sets. They are removed from a security context.
-var reserved = []string{"iat", "exp", "nbf", "iss", "aud", "sub", "jti", "scope", dataapi.ClaimPermissions}
-
-// sign returns a token (docs/decisions/0003). Data tokens are signed with the secret that the pods have, metadata tokens and data
-// tokens that must not read metadata with a key that only the gateway has.
-func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, in contents, lifetime int64) (*Token, error) {
-	securityContext := in.security
-	if securityContext == nil {
-		securityContext = map[string]any{}
-	}
-	if size, err := json.Marshal(securityContext); err != nil || len(size) > maxContext {
-		return nil, rest.BadRequest("security_context: larger than %d bytes", maxContext)
-	}
-	secret, key := engine.CredentialsName(e.Name), engine.KeyAPISecret
-	if in.ofGateway() {
-		secret, key = engine.GatewayCredentialsName(e.Name), engine.KeyMetadata
-	}
-	stored := &corev1.Secret{}
-	if err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: secret}, stored); err != nil {
-		return nil, err
-	}
-	created := a.Now().UTC().Truncate(time.Second)
-	expires := created.Add(time.Duration(lifetime) * time.Second)
-	claims := jwt.MapClaims(maps.Clone(securityContext))
-	for _, name := range reserved {
-		delete(claims, name)
-	}
-	if err := a.addPerson(ctx, e.Namespace, claims); err != nil {
-		return nil, err
-	}
-	if !in.metadataOnly {
-		var err error
-		if expires, err = a.addCredentials(ctx, claims, expires); err != nil {
-			return nil, err
-		}
-	}
-	claims["iat"], claims["exp"] = created.Unix(), expires.Unix()
-	if in.permissions != nil {
-		claims[dataapi.ClaimPermissions] = in.permissions
-	}
-	if in.metadataOnly {
-		claims["scope"] = []string{"meta"}
-	}
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(stored.Data[key])
+// sign returns a token for the caller, which is recorded and kept for the list. The lifetime is in seconds.
+func (a *api) sign(ctx context.Context, e *v1alpha1.Environment, in datatokens.Contents, lifetime int64) (*Token, error) {
+	signed, err := a.issuer.Sign(ctx, e, in, time.Duration(lifetime)*time.Second)
 	if err != nil {
 		return nil, err
 	}
-	if err := recordToken(ctx, e, expires, in.metadataOnly); err != nil {
+	if err := recordToken(ctx, e, signed.ExpiresAt, in.MetadataOnly); err != nil {
 		return nil, err
 	}
-	issued := &Token{Token: signed, Scopes: scopesOf(in.metadataOnly), CreatedAt: created, ExpiresAt: expires, SecurityContext: securityContext}
-	a.keep(ctx, e, issued, in.metadataOnly)
+	issued := &Token{
+		Token: signed.JWT, Scopes: scopesOf(in.MetadataOnly), CreatedAt: signed.CreatedAt, ExpiresAt: signed.ExpiresAt, SecurityContext: signed.SecurityContext,
+	}
+	a.keep(ctx, e, issued, in.MetadataOnly)
 	return issued, nil
-}
-
-// personClaim is the claim with the groups and the user attributes of a person, which access policies of data models read.
-const personClaim = "cubeCloud"
-
-// addPerson sets the claim of a token for a person: a caller with an access token, or with a key that has an owner. A
-// security context cannot replace it. Other callers are programs that may issue tokens for their own users: the claim
-// is theirs.
-func (a *api) addPerson(ctx context.Context, namespace string, claims jwt.MapClaims) error {
-	p := rest.ScopeFrom(ctx).Principal
-	if a.Person == nil || !isPerson(p) {
-		return nil
-	}
-	groups, attributes := a.Person(ctx, namespace, p.User)
-	claims[personClaim] = map[string]any{"groups": groups, "userAttributes": attributes}
-	size, err := json.Marshal(claims)
-	if err != nil {
-		return err
-	}
-	if len(size) > maxClaims {
-		return rest.Conflict("the security context, and the %d groups and the attributes of user %q, have %d bytes together; allowed: %d, because a token must fit into a header",
-			len(groups), p.Name, len(size), maxClaims)
-	}
-	return nil
 }
 
 // recordToken records the issue of a token, without the token.
@@ -403,7 +269,7 @@ func (a *api) createDeploymentToken(ctx context.Context, in *DeploymentTokenInpu
 	if in.Body != nil && in.Body.ExpiresIn != nil {
 		lifetime = *in.Body.ExpiresIn
 	}
-	contents, err := dataOf(ctx, nil)
+	contents, err := datatokens.For(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
