@@ -1,7 +1,18 @@
 package query
 
-// ReadStream is for fuzzing.
-var ReadStream = readStream
+import "io"
+
+// ReadStream reads a result, for fuzzing.
+func ReadStream(body io.Reader, limits Limits) (*Result, error) {
+	result := &Result{Rows: [][]any{}}
+	if err := readStream(body, limits, 0, result); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// Held returns the bytes of results that have not been released.
+func Held(r *Runner) int64 { return r.held.Load() }
 
 // Waiting returns the number of callers that wait for a run.
 func Waiting(r *Runner) (n int) {

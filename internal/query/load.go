@@ -56,14 +56,18 @@ func (r *run) load(ctx context.Context) (*Result, error) {
 	var result *Result
 	err = r.repeat(ctx, "/v1/load", loadRequest{query, r.query.Cache, "multi"}, func(body io.Reader, id string) error {
 		var err error
-		result, err = readLoad(body, id, r.limits)
+		r.held.reset()
+		result, err = readLoad(&heldReader{body, r.held}, id, r.limits)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	result.TimeZone = r.query.TimeZone
+	result.TimeZone, result.held = r.query.TimeZone, r.held
 	result.LimitReached = result.LimitReached && !limited
+	if first := r.query.First; first > 0 && len(result.Rows) >= first {
+		result.Rows, result.LimitReached = result.Rows[:first], true
+	}
 	return result, nil
 }
 
@@ -87,6 +91,9 @@ func readLoad(body io.Reader, id string, limits Limits) (*Result, error) {
 	if err := decoder.Decode(&response); err != nil {
 		if limit := (*LimitError)(nil); errors.As(err, &limit) {
 			return nil, limit
+		}
+		if errors.Is(err, ErrBusy) {
+			return nil, ErrBusy
 		}
 		if syntax := (*json.SyntaxError)(nil); !errors.As(err, &syntax) && !isTypeError(err) && !errors.Is(err, io.EOF) {
 			return nil, err // of the connection

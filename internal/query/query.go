@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 	_ "time/tzdata" // time zones do not depend on the machine
 	"unicode/utf8"
@@ -24,6 +25,9 @@ type Query struct {
 	TimeZone string
 	// Cache selects the cached results that may be used; stale-if-slow if empty.
 	Cache Cache
+	// First is how many rows are returned at most; no limit of the query's own if 0. They are the first rows: unlike beyond
+	// Limits, it is no error that there are more.
+	First int
 }
 
 // Cache selects the cached results that the server may answer with.
@@ -73,10 +77,13 @@ func (q Query) normalize() (Query, error) {
 	default:
 		return q, &InvalidError{"cache", fmt.Sprintf("%q; allowed: %s, %s, %s, %s", q.Cache, StaleIfSlow, StaleWhileRevalidate, MustRevalidate, NoCache)}
 	}
+	if q.First < 0 {
+		return q, &InvalidError{"limit", fmt.Sprintf("%d; expected a positive number", q.First)}
+	}
 	if q.SQL != "" {
 		return q, nil
 	}
-	return q.inZone()
+	return q.complete()
 }
 
 func checkZone(name string) error {
@@ -89,8 +96,8 @@ func checkZone(name string) error {
 	return nil
 }
 
-// inZone returns a JSON query with its time zone in it.
-func (q Query) inZone() (Query, error) {
+// complete returns a JSON query with its time zone and its number of rows in it.
+func (q Query) complete() (Query, error) {
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(q.JSON, &fields); err != nil || fields == nil {
 		return q, &InvalidError{"json", "expected a JSON object"}
@@ -108,6 +115,9 @@ func (q Query) inZone() (Query, error) {
 		return q, err
 	}
 	fields["timezone"] = zone
+	if own, err := strconv.Atoi(string(fields["limit"])); q.First > 0 && (err != nil || own <= 0 || own > q.First) {
+		fields["limit"] = json.RawMessage(strconv.Itoa(q.First))
+	}
 	q.JSON, err = json.Marshal(fields)
 	return q, err
 }
@@ -117,7 +127,7 @@ type key [sha256.Size]byte
 
 func (q Query) key(t Target, l Limits) key {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %q %q %q %q %d %d %d", t.URL, t.Identity, q.SQL, q.JSON, q.TimeZone, q.Cache, l.Rows, l.Bytes, l.Duration)
+	fmt.Fprintf(h, "%q %q %q %q %q %q %d %d %d %d", t.URL, t.Identity, q.SQL, q.JSON, q.TimeZone, q.Cache, q.First, l.Rows, l.Bytes, l.Duration)
 	return key(h.Sum(nil))
 }
 

@@ -12,60 +12,83 @@ import (
 	"github.com/quoin-dev/quoin/internal/query/controls"
 )
 
-// RunWith runs a query with the controls of a dashboard, and returns an outcome for each of them.
+// Plan is a query with controls.
+type Plan struct {
+	Query Query
+	// Outcomes has one element for each control.
+	Outcomes []controls.Outcome
+	// names has the names that columns have without controls, by those in the result.
+	names map[string]string
+}
+
+// Plan applies the controls of a dashboard to a query.
 //
 // The controls of SQL apply to the JSON query that it is converted to. SQL that has none runs as it is, without
 // controls. Columns keep the names that they have without controls, but those of converted SQL are names of members.
-func (r *Runner) RunWith(ctx context.Context, q Query, c controls.Controls, t Target, l Limits) (*Result, []controls.Outcome, error) {
+func (r *Runner) Plan(ctx context.Context, q Query, c controls.Controls, t Target, l Limits) (*Plan, error) {
 	if err := c.Validate(); err != nil || c.Empty() {
-		if err != nil {
-			return nil, nil, err
-		}
-		result, err := r.Run(ctx, q, t, l)
-		return result, nil, err
+		return &Plan{Query: q}, err
 	}
 	plain := q
 	if q.SQL != "" {
 		converted, err := r.Convert(ctx, q.SQL, t, l)
 		if errors.Is(err, ErrNotConvertible) {
-			result, runErr := r.Run(ctx, plain, t, l)
-			return result, controls.Skip(c, err.Error()), runErr
+			return &Plan{Query: plain, Outcomes: controls.Skip(c, err.Error())}, nil
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		q.SQL, q.JSON = "", converted
 	}
 	members, err := r.Members(ctx, t, l)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	applied, err := controls.Apply(q.JSON, c, members)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !slices.ContainsFunc(applied.Outcomes, func(o controls.Outcome) bool { return o.Applied }) {
-		result, err := r.Run(ctx, plain, t, l)
-		return result, applied.Outcomes, err
+		return &Plan{Query: plain, Outcomes: applied.Outcomes}, nil
 	}
 	q.JSON = applied.Query
-	result, err := r.Run(ctx, q, t, l)
+	return &Plan{Query: q, Outcomes: applied.Outcomes, names: applied.Names}, nil
+}
+
+// RunWith runs a query with the controls of a dashboard, and returns an outcome for each of them. The caller releases the result.
+func (r *Runner) RunWith(ctx context.Context, q Query, c controls.Controls, t Target, l Limits) (*Result, []controls.Outcome, error) {
+	p, err := r.Plan(ctx, q, c, t, l)
 	if err != nil {
 		return nil, nil, err
 	}
-	return result.renamed(applied.Names), applied.Outcomes, nil
+	result, err := r.RunPlan(ctx, p, t, l)
+	return result, p.Outcomes, err
+}
+
+// RunPlan is Run for a query with controls.
+func (r *Runner) RunPlan(ctx context.Context, p *Plan, t Target, l Limits) (*Result, error) {
+	result, err := r.Run(ctx, p.Query, t, l)
+	if err != nil {
+		return nil, err
+	}
+	return result.renamed(p.names), nil
 }
 
 // renamed returns the result with other names of columns. Other callers may have the same result.
 func (r *Result) renamed(names map[string]string) *Result {
 	out := *r
-	out.Columns = slices.Clone(r.Columns)
-	for i, c := range out.Columns {
+	out.Columns = renamed(r.Columns, names)
+	return &out
+}
+
+func renamed(columns []Column, names map[string]string) []Column {
+	columns = slices.Clone(columns)
+	for i, c := range columns {
 		if name, ok := names[c.Name]; ok {
-			out.Columns[i].Name = name
+			columns[i].Name = name
 		}
 	}
-	return &out
+	return columns
 }
 
 // Members returns the members that the tokens of a target may see, by name: none if they must not read metadata.

@@ -41,6 +41,10 @@ type run struct {
 	// id is the same in all requests of a run, and requests counts them.
 	id       string
 	requests int
+	// held is the memory that the result takes; nil if that is not limited.
+	held *holding
+	// enough is true if the caller wants no more rows, although there may be more.
+	enough bool
 }
 
 func newRun(client *http.Client, q Query, t Target, l Limits) *run {
@@ -48,26 +52,41 @@ func newRun(client *http.Client, q Query, t Target, l Limits) *run {
 }
 
 // do runs the query within the limit of its duration.
-func (r *run) do(ctx context.Context) (*Result, error) {
-	limit := &LimitError{"duration", r.limits.Duration.String()}
-	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.Duration, limit)
-	defer cancel()
+func (r *run) do(ctx context.Context) (result *Result, err error) {
 	work := r.runSQL
 	if r.query.SQL == "" {
 		work = r.load
 	}
-	result, err := work(ctx)
-	if err == nil {
-		return result, nil
+	err = r.within(ctx, func(ctx context.Context) (err error) {
+		result, err = work(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	if ctx.Err() != nil {
-		r.cancel(context.WithoutCancel(ctx))
-		return nil, context.Cause(ctx)
+	return result, nil
+}
+
+// within does work within the limit of the duration. It ends the query in the data plane unless the query has ended.
+func (r *run) within(ctx context.Context, work func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.Duration, &LimitError{"duration", r.limits.Duration.String()})
+	defer cancel()
+	err := work(ctx)
+	var (
+		limit *LimitError
+		sink  *sinkError
+	)
+	switch {
+	case err == nil && !r.enough:
+		return nil
+	case ctx.Err() != nil && err != nil:
+		err = context.Cause(ctx)
+	case r.enough, errors.As(err, &limit), errors.As(err, &sink), errors.Is(err, ErrBusy):
+	default:
+		return err
 	}
-	if tooMuch := (*LimitError)(nil); errors.As(err, &tooMuch) {
-		r.cancel(context.WithoutCancel(ctx))
-	}
-	return nil, err
+	r.cancel(context.WithoutCancel(ctx))
+	return err
 }
 
 // repeat sends a request until read has read its result or an error: a GET if it has no body, and otherwise a POST. The
@@ -154,8 +173,11 @@ func isOfQuery(err error) bool {
 	var (
 		server *ServerError
 		limit  *LimitError
+		late   *lateError
+		sink   *sinkError
 	)
-	return err == nil || errors.Is(err, errContinueWait) || errors.Is(err, errMalformed) || errors.As(err, &server) || errors.As(err, &limit)
+	return err == nil || errors.Is(err, errContinueWait) || errors.Is(err, errMalformed) || errors.Is(err, ErrBusy) ||
+		errors.As(err, &server) || errors.As(err, &limit) || errors.As(err, &late) || errors.As(err, &sink)
 }
 
 // unreachable returns an error of the network without addresses.

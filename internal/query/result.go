@@ -44,7 +44,19 @@ type Result struct {
 	LimitReached bool `json:"limitReached,omitempty"`
 	// TimeZone of the values.
 	TimeZone string `json:"timeZone"`
+
+	// held is what the result takes of the memory for results; nil if that is not limited.
+	held *holding
 }
+
+// schema implements receiver.
+func (r *Result) schema(columns []Column, lastRefresh time.Time) error {
+	r.Columns, r.LastRefresh = columns, lastRefresh
+	return nil
+}
+
+// row implements receiver.
+func (r *Result) row(row []any) error { return r.appendRow(row) }
 
 var (
 	decimal = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)

@@ -4,13 +4,18 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 )
 
 // Runner runs queries. Equal queries with the same target and identity run once at a time, and have one result.
 type Runner struct {
 	// HTTP sends the requests. It must have no timeout of its own, and not follow redirects with a token.
 	HTTP *http.Client
+	// MaxHeld limits the responses that are in memory at a time, in bytes as they are sent: those of results that are being
+	// read, and of results that have not been released. Decoded, they take about ten times as much. No limit if 0.
+	MaxHeld int64
 
+	held    atomic.Int64
 	mu      sync.Mutex
 	running map[key]*shared
 }
@@ -19,8 +24,9 @@ type Runner struct {
 type shared struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	// waiting is guarded by Runner.mu; result and err are set before done is closed.
+	// waiting and ended are guarded by Runner.mu; result and err are set before done is closed.
 	waiting int
+	ended   bool
 	result  *Result
 	err     error
 }
@@ -33,11 +39,11 @@ func NewClient(transport http.RoundTripper) *http.Client {
 	}
 }
 
-// Run runs a query and returns its result, which other callers may have too. The run ends in the data plane when the
-// contexts of all its callers have ended.
+// Run runs a query and returns its result, which other callers may have too, and which the caller releases. The run ends in the
+// data plane when the contexts of all its callers have ended.
 //
-// Errors are *InvalidError, *LimitError, *ServerError, those of Target.Token and of the context, and others if the data
-// API is not available.
+// Errors are *InvalidError, *LimitError, *ServerError, ErrBusy, those of Target.Token and of the context, and others if the
+// data API is not available.
 func (r *Runner) Run(ctx context.Context, q Query, t Target, l Limits) (*Result, error) {
 	q, err := q.normalize()
 	if err != nil {
@@ -71,9 +77,16 @@ func (r *Runner) join(ctx context.Context, k key, q Query, t Target, l Limits) *
 	r.running[k] = s
 	go func() {
 		defer cancel()
-		s.result, s.err = newRun(r.HTTP, q, t, l).do(ctx)
+		work := newRun(r.HTTP, q, t, l)
+		work.held = &holding{runner: r}
+		s.result, s.err = work.do(ctx)
 		r.mu.Lock()
 		r.forget(k, s)
+		s.ended = true
+		if s.err != nil || s.waiting == 0 {
+			work.held.reset()
+		}
+		work.held.users.Store(int64(s.waiting))
 		r.mu.Unlock()
 		close(s.done)
 	}()
@@ -84,6 +97,12 @@ func (r *Runner) join(ctx context.Context, k key, q Query, t Target, l Limits) *
 func (r *Runner) leave(k key, s *shared) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if s.ended {
+		if s.err == nil {
+			s.result.Release()
+		}
+		return
+	}
 	if s.waiting--; s.waiting == 0 {
 		r.forget(k, s) // the next caller begins another run
 		s.cancel()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/quoin-dev/quoin/internal/query"
 	"github.com/quoin-dev/quoin/internal/query/controls"
@@ -101,7 +102,7 @@ func TestSQL(t *testing.T) {
 		},
 		LastRefresh: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), TimeZone: "Europe/Zurich",
 	}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(query.Result{})); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
 	if want := `{"query":"SELECT 1","cache":"stale-if-slow","timezone":"Europe/Zurich","throwContinueWait":true}`; d.bodies[0] != want {
@@ -154,7 +155,7 @@ func TestColumnsWhoseValuesAreOfAnotherType(t *testing.T) {
 		},
 		TimeZone: "UTC",
 	}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(query.Result{})); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
 }
@@ -182,7 +183,7 @@ func TestLoad(t *testing.T) {
 		},
 		LastRefresh: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC), Stale: true, LimitReached: true, TimeZone: "UTC",
 	}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(query.Result{})); diff != "" || err != nil {
 		t.Error(err, diff)
 	}
 	if diff := cmp.Diff([]string{"POST /v1/load 1", "POST /v1/load 2", "POST /v1/load 3"}, d.seen()); diff != "" {

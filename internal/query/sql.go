@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // sqlRequest is the body of /v1/cubesql.
@@ -25,23 +26,35 @@ type sqlRequest struct {
 // runSQL runs the SQL of a query.
 func (r *run) runSQL(ctx context.Context) (*Result, error) {
 	var result *Result
-	err := r.repeat(ctx, "/v1/cubesql", sqlRequest{r.query.SQL, r.query.Cache, r.query.TimeZone, true}, func(body io.Reader, id string) error {
-		var err error
-		result, err = readStream(body, r.limits)
-		var failed *streamError
+	err := r.sql(ctx, func(body io.Reader) error {
+		r.held.reset()
+		result = &Result{Rows: [][]any{}}
+		return r.receive(&heldReader{body, r.held}, result)
+	})
+	if err != nil {
+		return nil, err
+	}
+	result.TimeZone, result.held = r.query.TimeZone, r.held
+	result.LimitReached = r.query.First > 0 && len(result.Rows) >= r.query.First
+	return result, nil
+}
+
+// sql sends the SQL of a query until receive has read the response.
+func (r *run) sql(ctx context.Context, receive func(body io.Reader) error) error {
+	return r.repeat(ctx, "/v1/cubesql", sqlRequest{r.query.SQL, r.query.Cache, r.query.TimeZone, true}, func(body io.Reader, id string) error {
+		err := receive(body)
+		var (
+			failed *streamError
+			late   *lateError
+		)
 		switch {
-		case errors.As(err, &failed) && isContinueWait(failed.message):
+		case errors.As(err, &failed) && isContinueWait(failed.message) && !errors.As(err, &late):
 			return errContinueWait
 		case errors.As(err, &failed):
 			return &ServerError{Status: http.StatusOK, Message: clip(failed.message), RequestID: id}
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	result.TimeZone = r.query.TimeZone
-	return result, nil
 }
 
 // isContinueWait reports whether an error of the server says that the client should repeat the request.
@@ -74,70 +87,128 @@ type streamLine struct {
 	Error           *string  `json:"error"`
 }
 
+// receiver gets the parts of a response, and ends its reading with an error.
+type receiver interface {
+	schema(columns []Column, lastRefresh time.Time) error
+	// row gets a row with a value for each column.
+	row(row []any) error
+}
+
+// errEnough ends the reading of a result that has as many rows as the caller wants.
+var errEnough = errors.New("no more rows are wanted")
+
+// receive reads a response to SQL, until its end or the last row that the caller wants.
+func (r *run) receive(body io.Reader, to receiver) error {
+	err := readStream(body, r.limits, r.query.First, to)
+	if errors.Is(err, errEnough) {
+		r.enough = true
+		return nil
+	}
+	return err
+}
+
+// maxLine limits a line of a response in bytes: a line has many rows.
+const maxLine = 32 << 20
+
 // readStream reads the lines of a response. The result is complete: an error in a late line, or a stream that ends
-// within a line, is an error.
-func readStream(body io.Reader, limits Limits) (*Result, error) {
+// within a line, is an error. After first rows, unless that is 0, it is errEnough.
+func readStream(body io.Reader, limits Limits, first int, to receiver) error {
 	lines := bufio.NewReaderSize(&limitedReader{body, limits.Bytes, limits.Bytes}, 64<<10)
-	var result *Result
+	s := &stream{to: to, columns: -1, maxRows: limits.Rows, first: first}
 	for {
-		text, readErr := lines.ReadBytes('\n')
+		text, readErr := readLine(lines)
 		atEnd := errors.Is(readErr, io.EOF)
 		if readErr != nil && !atEnd {
-			return nil, readErr
+			return readErr
 		}
 		if len(bytes.TrimSpace(text)) > 0 {
-			var err error
-			if result, err = readLine(text, result, limits.Rows); err != nil {
-				return nil, err
+			if err := s.line(text); err != nil {
+				return err
 			}
 		}
-		if atEnd && result == nil {
-			return nil, fmt.Errorf("%w: it has no schema", errMalformed)
+		if atEnd && s.columns < 0 {
+			return fmt.Errorf("%w: it has no schema", errMalformed)
 		}
 		if atEnd {
-			return result, nil
+			return nil
 		}
 	}
 }
 
-// readLine adds a line to a result, which is nil before the schema.
-func readLine(text []byte, result *Result, maxRows int) (*Result, error) {
+// readLine returns a line with its end, or what is left before io.EOF.
+func readLine(from *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := from.ReadSlice('\n')
+		if line = append(line, part...); len(line) > maxLine {
+			return nil, fmt.Errorf("%w: a line has more than %d bytes", errMalformed, maxLine)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// stream is a response that is being read.
+type stream struct {
+	to receiver
+	// columns is -1 before the schema.
+	columns, rows  int
+	maxRows, first int
+}
+
+// line reads a line.
+func (s *stream) line(text []byte) error {
 	var line streamLine
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	if err := decoder.Decode(&line); err != nil {
-		return nil, fmt.Errorf("%w: a line is not the JSON of a schema, rows or an error", errMalformed)
+		return fmt.Errorf("%w: a line is not the JSON of a schema, rows or an error", errMalformed)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: a line has more than one value", errMalformed)
+		return fmt.Errorf("%w: a line has more than one value", errMalformed)
 	}
 	switch {
 	case line.Error != nil:
-		return nil, &streamError{*line.Error}
-	case line.Schema != nil && result == nil:
-		result = &Result{Columns: make([]Column, len(*line.Schema)), Rows: [][]any{}, LastRefresh: parseTime(line.LastRefreshTime)}
+		return &streamError{*line.Error}
+	case line.Schema != nil && s.columns < 0:
+		columns := make([]Column, len(*line.Schema))
 		for i, c := range *line.Schema {
-			result.Columns[i] = Column{c.Name, columnType(c.ColumnType)}
+			columns[i] = Column{c.Name, columnType(c.ColumnType)}
+		}
+		s.columns = len(columns)
+		if err := s.to.schema(columns, parseTime(line.LastRefreshTime)); err != nil {
+			return err
 		}
 	case line.Schema != nil:
-		return nil, fmt.Errorf("%w: it has two schemas", errMalformed)
+		return fmt.Errorf("%w: it has two schemas", errMalformed)
 	case line.Data == nil:
-		return nil, fmt.Errorf("%w: a line has neither schema nor data nor error", errMalformed)
-	case result == nil:
-		return nil, fmt.Errorf("%w: rows come before the schema", errMalformed)
+		return fmt.Errorf("%w: a line has neither schema nor data nor error", errMalformed)
+	case s.columns < 0:
+		return fmt.Errorf("%w: rows come before the schema", errMalformed)
 	}
 	if line.Data == nil {
-		return result, nil
+		return nil
 	}
 	for _, row := range *line.Data {
-		if len(result.Rows) == maxRows {
-			return nil, &LimitError{"rows", strconv.Itoa(maxRows)}
-		}
-		if err := result.appendRow(row); err != nil {
-			return nil, err
+		if err := s.row(row); err != nil {
+			return err
 		}
 	}
-	return result, nil
+	return nil
+}
+
+func (s *stream) row(row []any) error {
+	switch {
+	case s.first > 0 && s.rows == s.first:
+		return errEnough
+	case s.rows == s.maxRows:
+		return &LimitError{"rows", strconv.Itoa(s.maxRows)}
+	case len(row) != s.columns:
+		return errRow(len(row), s.columns)
+	}
+	s.rows++
+	return s.to.row(row)
 }
 
 // columnType returns the type of a column from the server's. Source: rust/cubesql/cubesql/src/sql/types.rs.
