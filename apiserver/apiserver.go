@@ -39,11 +39,13 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/contentobjects"
 	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
+	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/oidcissuer"
+	"github.com/quoin-dev/quoin/apiserver/queries"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/rest/attributes"
@@ -108,6 +110,8 @@ type Config struct {
 	DbtImage string
 	// GitHub is the GitHub App; none if its AppID is 0.
 	GitHub github.Options
+	// Gateway is how queries of reports reach the data APIs; none if it has no address.
+	Gateway queries.Gateway
 	// AllowInsecureGit allows http:// URLs of models, for tests and isolated networks.
 	AllowInsecureGit bool
 	// ShutdownDelay is how long requests are accepted after /readyz fails on shutdown.
@@ -383,6 +387,10 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 	stored.content.People, stored.content.Deployments = people, known.Deployments
 	stored.deployments.Person, stored.attributes = people.Person, attributes.Options{Kube: writer, Directory: people}
 	stored.model.SetVariables, stored.model.IssueToken = deployments.SetVariables(stored.deployments), deployments.IssueToken(stored.deployments)
+	stored.content.Queries = queries.New(queries.Options{
+		HTTP: c.Gateway.Client(), Clock: clock.RealClock{},
+		Tokens: &datatokens.Issuer{Kube: writer, Person: stored.deployments.Person, Credentials: stored.deployments.Credentials, Now: time.Now},
+	})
 	return composeREST(known, identity.Options{
 		Kube: writer, Catalog: known, Users: people,
 		Directory: func(account *v1alpha1.Account) identity.Directory { return people.Of(account) },

@@ -124,7 +124,10 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, r, account, err)
 		return
 	}
-	f.serve(w, r, account, principal)
+	once := r
+	f.serve(w, r.WithContext(auth.WithAgain(r.Context(), func(ctx context.Context) (*auth.Principal, error) {
+		return f.authenticator.Authenticate(ctx, account, once)
+	})), account, principal)
 }
 
 // isReference reports whether a request is one for the reference page, which is the same for all

@@ -222,6 +222,9 @@ func invalidMessage(err error) string {
 	return err.Error()
 }
 
+// WriteProblem writes an error, for handlers that write their responses themselves.
+func WriteProblem(w http.ResponseWriter, p *Problem) { writeProblem(w, p) }
+
 func writeProblem(w http.ResponseWriter, p *Problem) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(p.status)

@@ -5,8 +5,10 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -46,6 +48,8 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	fs.StringVar(&c.DbtImage, "dbt-image", "", "`image` with dbt, as that of quoin controller; dbt syncs of Git repositories are rejected when empty")
 	fs.Int64Var(&c.GitHub.AppID, "github-app-id", 0, "`id` of the GitHub App with which repositories on GitHub are read; none when 0")
 	fs.BoolVar(&c.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and isolated networks")
+	fs.StringVar(&c.Gateway.Address, "gateway-address", "", "`host:port` of quoin gateway, through which queries of reports are run; they are not run when empty")
+	fs.StringVar(&c.Gateway.CAFile, "gateway-ca-file", "", "`file` with the certificate authorities of quoin gateway, in PEM, read for each connection; those of the system when empty")
 	fs.StringVar(&c.GitHub.Slug, "github-app-slug", "", "`name` of the GitHub App in URLs")
 	fs.StringVar(&c.GitHub.KeyFile, "github-app-key-file", "", "`file` with the private key of the GitHub App, in PEM")
 	fs.StringVar(&c.GitHub.CAFile, "github-ca-file", "", "`file` with certificate authorities of a GitHub Enterprise Server, in PEM, for Quoin and for pods that fetch from it; those of the system when empty")
@@ -75,6 +79,10 @@ func (f *apiserverFlags) validate() string {
 		own = "--region must not be empty"
 	case !isDatabase(f.config.DatabaseURL):
 		own = "--database-url must begin with sqlite:/// or postgres://" // without the URL, which may contain a password
+	case !isHostPort(f.config.Gateway.Address):
+		own = "--gateway-address must be a host and a port, such as quoin-gateway.quoin-system.svc:443"
+	case f.config.Gateway.Address == "" && f.config.Gateway.CAFile != "":
+		own = "--gateway-ca-file requires --gateway-address"
 	case app.AppID < 0:
 		own = "--github-app-id must be positive"
 	case (app.AppID != 0) != (app.Slug != "") || (app.AppID != 0) != (app.KeyFile != ""):
@@ -85,6 +93,13 @@ func (f *apiserverFlags) validate() string {
 		own = "--github-base-url must be an https:// URL without user, query and fragment"
 	}
 	return f.listenerFlags.validate(own)
+}
+
+// isHostPort reports whether a text is empty, or a host and a port.
+func isHostPort(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	number, portErr := strconv.ParseUint(port, 10, 16)
+	return text == "" || err == nil && host != "" && portErr == nil && number > 0
 }
 
 // isHTTPS reports whether a text is an https:// URL with nothing but a host and a path.

@@ -63,6 +63,12 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("the data API answered: %s (request id %s)", e.Message, e.RequestID)
 }
 
+// UnavailableError is a data API that does not answer, or not as documented. It has no addresses.
+type UnavailableError struct{ Reason string }
+
+// Error implements error.
+func (e *UnavailableError) Error() string { return e.Reason }
+
 // Forbidden reports whether the token does not permit the query, as opposed to a query that has no rows.
 func (e *ServerError) Forbidden() bool {
 	return e.Status == http.StatusForbidden || strings.HasPrefix(e.Message, "You requested hidden member")

@@ -182,7 +182,7 @@ func isOfQuery(err error) bool {
 
 // unreachable returns an error of the network without addresses.
 func unreachable(err error) error {
-	return &retryableError{fmt.Errorf("the data API did not answer: %s", neterror.Classify(err).Message), 0}
+	return &retryableError{&UnavailableError{"the data API did not answer: " + neterror.Classify(err).Message}, 0}
 }
 
 // send sends a request with the next id of the run.

@@ -68,7 +68,7 @@ type streamError struct{ message string }
 func (e *streamError) Error() string { return e.message }
 
 // errMalformed is wrapped by errors of responses that are not those of a data-plane server.
-var errMalformed = errors.New("the data API's response is malformed")
+var errMalformed = &UnavailableError{"the data API's response is malformed"}
 
 func errRow(got, want int) error {
 	return fmt.Errorf("%w: a row has %d values and the schema %d columns", errMalformed, got, want)

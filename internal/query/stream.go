@@ -22,7 +22,7 @@ type lateError struct{ error }
 func (e *lateError) Unwrap() error { return e.error }
 
 // errBroken means that a response ended within a result.
-var errBroken = errors.New("the data API ended the response before the end of the result")
+var errBroken = &UnavailableError{"the data API ended the response before the end of the result"}
 
 // sinkError is an error of a sink.
 type sinkError struct{ error }

@@ -40,6 +40,8 @@ type Options struct {
 	Deployments func(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error)
 	// Views records what people have read; nil for not at all.
 	Views *workspace.Views
+	// Queries runs the queries of reports.
+	Queries Queries
 }
 
 // New returns the families of the group.
@@ -57,8 +59,9 @@ func New(o Options) []rest.Family {
 		folders: &folder.Folders{DB: o.Database, Record: record, Deleted: workspace.FolderDeleted},
 		content: &workspace.Workspace{DB: o.Database, Record: record}, contact: o.Contact, groups: o.Groups,
 		sharing: &access.Sharing{DB: o.Database, Record: record}, people: o.People, views: o.Views, deployments: o.Deployments,
+		queries: o.Queries,
 	}
-	return []rest.Family{a.foldersFamily(), a.workbooksFamily(), a.reportsFamily(), a.policiesFamily(), a.workspaceFamily()}
+	return []rest.Family{a.foldersFamily(), a.workbooksFamily(), a.reportsFamily(), a.policiesFamily(), a.workspaceFamily(), a.runsFamily()}
 }
 
 // api has the handlers of the group.
@@ -72,6 +75,7 @@ type api struct {
 
 	deployments func(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error)
 	views       *workspace.Views
+	queries     Queries
 }
 
 // noDatabase is the database of a server without one.
