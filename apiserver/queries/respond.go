@@ -71,7 +71,8 @@ func (s *Service) run(ctx context.Context, r Request, format mediaType, out *res
 		return err
 	}
 	defer release()
-	if err := out.control.SetWriteDeadline(s.clock.Now().Add(MaxDuration + writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	// The library has set the first one, for the body: at its end net/http would end the request.
+	if err := errors.Join(out.control.SetReadDeadline(time.Time{}), out.control.SetWriteDeadline(time.Now().Add(MaxDuration+writeTimeout))); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	limits := query.Limits{Rows: MaxRows, Bytes: maxBytes, Duration: MaxDuration}
@@ -103,7 +104,7 @@ func (s *Service) run(ctx context.Context, r Request, format mediaType, out *res
 // stream writes the rows of a query as they come.
 func (s *Service) stream(ctx context.Context, plan *query.Plan, target query.Target, limits query.Limits, out *response) error {
 	file := query.NewCSV(out)
-	err := s.runner.Stream(ctx, plan, target, limits, &streamedCSV{file, out})
+	err := s.runner.Stream(ctx, plan, target, limits, &streamedCSV{CSV: file, out: out})
 	switch {
 	case err == nil:
 		return file.Flush()
@@ -114,18 +115,41 @@ func (s *Service) stream(ctx context.Context, plan *query.Plan, target query.Tar
 	return err
 }
 
-// streamedCSV writes the header of the response with the first row.
+// streamedCSV sends the header of the response when the first row has come, and rows as they come.
 type streamedCSV struct {
 	*query.CSV
-	out *response
+	out  *response
+	sent time.Time
 }
+
+// flushInterval is how long rows may wait for others that are sent with them.
+const flushInterval = time.Second
 
 // Begin implements query.Sink.
 func (s *streamedCSV) Begin(r *query.Result) error {
 	if err := s.out.begin(); err != nil {
 		return err
 	}
-	return s.CSV.Begin(r)
+	if err := s.CSV.Begin(r); err != nil {
+		return err
+	}
+	return s.flush()
+}
+
+// Row implements query.Sink.
+func (s *streamedCSV) Row(row []any) error {
+	if err := s.CSV.Row(row); err != nil || time.Since(s.sent) < flushInterval {
+		return err
+	}
+	return s.flush()
+}
+
+func (s *streamedCSV) flush() error {
+	s.sent = time.Now()
+	if err := s.Flush(); err != nil {
+		return err
+	}
+	return s.out.control.Flush()
 }
 
 // problem returns the response to an error of a run.

@@ -34,7 +34,7 @@ func (a *api) runsFamily() rest.Family {
 
 // RunInput is what to run a query with.
 type RunInput struct {
-	Controls *RunControls `json:"controls,omitempty" nullable:"true" doc:"They narrow or change what is shown, and do not limit what the caller may see."`
+	Controls *RunControls `json:"controls,omitempty" doc:"They narrow or change what is shown, and do not limit what the caller may see."`
 	TimeZone *string      `json:"timezone,omitempty" nullable:"true" maxLength:"64" example:"Europe/Zurich" doc:"A name of the IANA time zone database. When absent, that of the dashboard's settings or of the report's meta, or else UTC. The timezone of a JSON query takes precedence."`
 	Limit    *int         `json:"limit,omitempty" nullable:"true" minimum:"1" maximum:"1000000" doc:"How many rows at most. When absent, the query's own limit, or else the default of the data API."`
 	Cache    *string      `json:"cache,omitempty" nullable:"true" enum:"stale-if-slow,stale-while-revalidate,must-revalidate,no-cache" doc:"Which cached results the data API may answer with; stale-if-slow when absent."`
@@ -51,7 +51,7 @@ type RunControls struct {
 type RunFilter struct {
 	Member         string  `json:"member" maxLength:"257" example:"orders.status"`
 	Operator       *string `json:"operator,omitempty" nullable:"true" enum:"equals,not_equals,greater_than,greater_than_or_equal,less_than,less_than_or_equal,contains,not_contains,starts_with,not_starts_with,ends_with,not_ends_with,is_null,is_not_null,is_empty,is_not_empty,between,custom" doc:"equals when absent. A filter without operator and value is cleared."`
-	Value          any     `json:"value,omitempty" example:"shipped" doc:"A string, a number or a boolean, or an array of them."`
+	Value          any     `json:"value,omitempty" example:"\"shipped\"" doc:"A string, a number or a boolean, or an array of them."`
 	StartInclusive *bool   `json:"startInclusive,omitempty" nullable:"true" doc:"Of between; true when absent."`
 	EndInclusive   *bool   `json:"endInclusive,omitempty" nullable:"true" doc:"Of between; true when absent."`
 	CaseSensitive  *bool   `json:"caseSensitive,omitempty" nullable:"true"`

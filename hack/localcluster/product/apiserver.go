@@ -113,6 +113,8 @@ func startAPIServer(ctx context.Context, c *cluster.Cluster) error {
 			"--health-probe-bind-address=" + health,
 			"--metrics-bind-address=" + cluster.Loopback(c.Ports[cluster.PortQuoinAPIServerMetrics]),
 			"--database-url=sqlite://" + c.Path("audit", "audit.db"),
+			"--gateway-address=" + cluster.Loopback(c.Ports[cluster.PortGateway]),
+			"--gateway-ca-file=" + c.Path(gatewayCA),
 			"--allow-insecure-git",
 			"--dbt-image=" + environment[dbtImageVariable],
 			"--shutdown-delay=0s", // there is no load balancer

@@ -1,5 +1,6 @@
 {{- define "quoin.apiserver.own" -}}
 {{- $database := include "quoin.apiserver.database" . }}
+{{- $gateway := include "quoin.apiserver.gateway" . | fromYaml }}
 {{- with .Values.apiserver }}
 {{- if and .tls.secretName .aggregation.enabled (not .aggregation.caBundle) (not (.tls.certManager).enabled) }}
 {{- fail "apiserver.tls.secretName with apiserver.aggregation.enabled requires apiserver.aggregation.caBundle, the certificate authority of that certificate; or disable the aggregation" }}
@@ -37,6 +38,12 @@ args:
   {{- with $.Values.dbt.image }}
   - {{ printf "--dbt-image=%s" . | quote }}
   {{- end }}
+  {{- with $gateway.address }}
+  - {{ printf "--gateway-address=%s" . | quote }}
+  {{- end }}
+  {{- if $gateway.secret }}
+  - --gateway-ca-file=/etc/quoin/gateway/ca.crt
+  {{- end }}
   - --log-level={{ .log.level }}
   - --log-format={{ .log.format }}
 env:
@@ -60,18 +67,28 @@ volume:
   mountPath: /var/lib/quoin
 recreate: with SQLite, the old pod must close the database before the new one opens it; set apiserver.database.existingSecret.name for PostgreSQL
 {{- end }}
+secretFiles:
 {{- if .github.appId }}
-secretFile:
-  name: github
-  secret: {{ .github.existingSecret.name }}
-  mountPath: /etc/quoin/github
-  items:
-    - key: {{ .github.existingSecret.key }}
-      path: key.pem
-    {{- with .github.existingSecret.caKey }}
-    - key: {{ . }}
-      path: ca.crt
-    {{- end }}
+  - name: github
+    secret: {{ .github.existingSecret.name }}
+    mountPath: /etc/quoin/github
+    items:
+      - key: {{ .github.existingSecret.key }}
+        path: key.pem
+      {{- with .github.existingSecret.caKey }}
+      - key: {{ . }}
+        path: ca.crt
+      {{- end }}
+{{- end }}
+{{- with $gateway.secret }}
+  - name: gateway
+    secret: {{ . }}
+    mountPath: /etc/quoin/gateway
+    # The gateway writes it when it starts.
+    optional: true
+    items:
+      - key: {{ $gateway.key }}
+        path: ca.crt
 {{- end }}
 ports:
   - name: https
@@ -93,6 +110,24 @@ gracePeriodSeconds: 45
 {{- with .Values.apiserver.database }}
 {{- if .enabled }}
 {{- ternary "postgresql" "sqlite" (ne .existingSecret.name "") }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* How the pods reach the gateway: {address, secret, key}; all empty without one. */}}
+{{- define "quoin.apiserver.gateway" -}}
+{{- with .Values.apiserver.gateway }}
+{{- if .address }}
+address: {{ .address }}
+{{- else if $.Values.gateway.enabled }}
+address: {{ include "quoin.fullname" $ }}-gateway.{{ include "quoin.namespace" $ }}.svc:443
+{{- end }}
+{{- if .caSecret.name }}
+secret: {{ .caSecret.name }}
+key: {{ .caSecret.key }}
+{{- else if and $.Values.gateway.enabled (not .address) (not (include "quoin.certificate" (dict "root" $ "component" "gateway"))) }}
+secret: quoin-gateway-tls
+key: ca.crt
 {{- end }}
 {{- end }}
 {{- end }}
