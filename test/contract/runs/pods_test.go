@@ -1,6 +1,7 @@
 package runs_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -59,7 +60,7 @@ func (a *account) startPod(t *testing.T) *pod {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := k8s.Delete(t.Context(), slice); err != nil && t.Context().Err() == nil {
+		if err := k8s.Delete(context.WithoutCancel(t.Context()), slice); err != nil {
 			t.Error(err)
 		}
 	})
