@@ -222,6 +222,9 @@ func invalidMessage(err error) string {
 	return err.Error()
 }
 
+// ProblemOf returns the response to the error of a handler, for those that write their responses themselves.
+func ProblemOf(ctx context.Context, err error) *Problem { return toProblem(ctx, err) }
+
 // WriteProblem writes an error, for handlers that write their responses themselves.
 func WriteProblem(w http.ResponseWriter, p *Problem) { writeProblem(w, p) }
 

@@ -15,17 +15,33 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/number"
 	"github.com/quoin-dev/quoin/apiserver/queries"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
-// report creates a report, and returns the path of its runs.
+// report creates a report that everyone may view, and returns the path of its runs.
 func (a *account) report(t *testing.T, properties map[string]any) string {
 	t.Helper()
+	path, id := a.private(t, properties)
+	a.share(t, "Report", id, nil)
+	return path
+}
+
+// private creates a report that no person may view, and returns the path of its runs and its id.
+func (a *account) private(t *testing.T, properties map[string]any) (path, id string) {
+	t.Helper()
 	properties["name"] = t.Name()
-	id := a.call(t, a.admin, "POST", deploymentPath+"/reports", properties).Is(200).ID()
+	id = a.call(t, a.admin, "POST", deploymentPath+"/reports", properties).Is(200).ID()
 	t.Cleanup(func() { a.call(t, a.admin, "DELETE", deploymentPath+"/reports/"+id, nil).Is(200) })
-	return deploymentPath + "/reports/" + id + "/run"
+	return deploymentPath + "/reports/" + id + "/run", id
+}
+
+// share lets a user view a report or a workbook; everyone if the number of the user is nil.
+func (a *account) share(t *testing.T, kind, id string, user any) {
+	t.Helper()
+	body := map[string]any{"resourceType": kind, "resourceId": json.RawMessage(id), "userId": user, "action": kind + "Read"}
+	a.call(t, a.admin, "PUT", "/api/v1/resource-policies/user", body).Is(200)
 }
 
 func (a *account) sql(t *testing.T, statement string) string {
@@ -82,6 +98,17 @@ func TestPeopleSeeTheirRows(t *testing.T) {
 	acme.call(t, acme.eve, "POST", acme.report(t, map[string]any{"jsonQuery": `{"dimensions":["orders.country"]}`}), nil).Is(200).Want(map[string]string{"rows": `[["FR"]]`})
 	// A program has what its tokens have.
 	acme.call(t, acme.reader, "POST", path, nil).Rejected(403, "DeploymentUpdate")
+}
+
+// TestReportsThatAreNotShared: a person without a grant does not see that a report exists, whatever the role permits.
+func TestReportsThatAreNotShared(t *testing.T) {
+	acme.startPod(t)
+	path, id := acme.private(t, map[string]any{"sqlQuery": "SELECT rows"})
+	acme.share(t, "Report", id, number.Of("User", "ada"))
+	acme.call(t, acme.ada, "POST", path, nil).Is(200).Want(map[string]string{"rows.0.0": `"CH"`})
+	for _, token := range []string{acme.ben, acme.eve} {
+		acme.call(t, token, "POST", path, nil).Rejected(404, "report "+id+" does not exist")
+	}
 }
 
 // TestFormats: Accept selects the format.
@@ -191,6 +218,7 @@ func TestDashboards(t *testing.T) {
 	t.Cleanup(func() { acme.call(t, acme.admin, "DELETE", path, nil).Is(200) })
 	var id any
 	_ = json.Unmarshal([]byte(workbook), &id)
+	acme.share(t, "Workbook", workbook, nil)
 	report := acme.call(t, acme.admin, "POST", deploymentPath+"/reports", map[string]any{"name": "Orders", "workbookId": id, "sqlQuery": "SELECT rows"}).Is(200)
 	acme.call(t, acme.ada, "POST", path+"/dashboard/reports/1/run", nil).Rejected(404, "no published dashboard")
 	published := acme.call(t, acme.admin, "POST", path+"/publish", map[string]any{"workbookId": id, "config": map[string]any{
