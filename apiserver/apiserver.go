@@ -215,7 +215,8 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	background.Run("content objects", func(ctx context.Context) error {
 		return contentobjects.Run(ctx, contentobjects.Options{
 			Cluster: k8s, Client: clientset, Namespace: c.Namespace, WatchNamespaces: c.WatchNamespaces,
-			Database: groups.content.Database, Record: recordWithoutRequest(k8s.GetCache()), Log: c.Log,
+			Database: groups.content.Database, Record: recordWithoutRequest(k8s.GetCache()),
+			ReadFile: contentFiles(k8s, groups.repositories, groups.model.Mirrors), Log: c.Log,
 		})
 	})
 	groups.deployments.Logs, groups.deployments.GitHub = podLogs{clientset}, app

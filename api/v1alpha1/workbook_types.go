@@ -141,7 +141,8 @@ type WorkbookDefinition struct {
 
 // WorkbookSpec is the desired state of a Workbook.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.publish) || !self.publish || has(self.definition.dashboardDraft)",message="publish requires definition.dashboardDraft",fieldPath=".publish"
+// +kubebuilder:validation:XValidation:rule="!has(self.publish) || !self.publish || !has(self.definition) || has(self.definition.dashboardDraft)",message="publish requires definition.dashboardDraft",fieldPath=".publish"
+// +kubebuilder:validation:XValidation:rule="has(self.definition) != has(self.fromPath)",message="must set exactly one of definition and fromPath"
 type WorkbookSpec struct {
 	// deploymentRef names the Deployment.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="deploymentRef is immutable: create another Workbook"
@@ -165,8 +166,16 @@ type WorkbookSpec struct {
 	FolderRef *LocalReference `json:"folderRef,omitempty"`
 
 	// definition is the content of the workbook.
-	// +required
-	Definition WorkbookDefinition `json:"definition"`
+	// +optional
+	Definition *WorkbookDefinition `json:"definition,omitempty"`
+
+	// fromPath is the path of a file in the Git repository of the deployment, with the fields of definition in YAML or JSON.
+	// It is read at the commit that the production environment serves.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.endsWith('/') && !self.split('/').exists(p, p == '..' || p == '.' || p == '')",message="must be a relative path in the repository, without . and .."
+	// +optional
+	FromPath string `json:"fromPath,omitempty"`
 
 	// publish publishes the dashboard whenever its content changes.
 	// +optional
@@ -197,6 +206,11 @@ type WorkbookStatus struct {
 	// workbookID is the id of the workbook in the REST API.
 	// +optional
 	WorkbookID int64 `json:"workbookID,omitempty"`
+
+	// commit from which the definition was read; absent without fromPath.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Commit string `json:"commit,omitempty"`
 
 	// publishedVersion is the number of the version of the dashboard that is shown; absent before the first.
 	// +optional

@@ -3724,7 +3724,11 @@ func (in *WorkbookSpec) DeepCopyInto(out *WorkbookSpec) {
 		*out = new(LocalReference)
 		**out = **in
 	}
-	in.Definition.DeepCopyInto(&out.Definition)
+	if in.Definition != nil {
+		in, out := &in.Definition, &out.Definition
+		*out = new(WorkbookDefinition)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.Publish != nil {
 		in, out := &in.Publish, &out.Publish
 		*out = new(bool)

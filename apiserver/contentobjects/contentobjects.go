@@ -3,6 +3,7 @@
 //
 //	contentobjects.go  the Lease, the controllers and what they watch
 //	workbook.go        Workbooks
+//	file.go            definitions in repositories
 //	folder.go          Folders
 //	sweep.go           content whose objects do not exist
 //	outcome.go         what both have in common: the deployment, errors of the store, deletion
@@ -82,7 +83,9 @@ type Options struct {
 	Database content.Database
 	// Record stores the events of changes. It does not need a request.
 	Record content.Record
-	Log    *slog.Logger
+	// ReadFile returns a file of a commit in the repository of a deployment.
+	ReadFile func(ctx context.Context, of content.Scope, commit, path string) ([]byte, error)
+	Log      *slog.Logger
 }
 
 // Run reconciles the objects while this process has the Lease, until the context ends.
@@ -143,6 +146,7 @@ func (o Options) control(ctx context.Context) error {
 		o.mapped(&v1alpha1.Workbook{}, requests.Others[*v1alpha1.Workbook](cached, &v1alpha1.WorkbookList{}), deleted),
 		o.mapped(&v1alpha1.Folder{}, workbooksIn(cached)),
 		o.mapped(&v1alpha1.Deployment{}, workbooksOf(cached), existence),
+		o.mapped(&v1alpha1.Environment{}, workbooksFrom(cached), servedCommit),
 		o.mapped(&v1alpha1.Account{}, requests.OfAccount[*v1alpha1.Workbook](cached, &v1alpha1.WorkbookList{}), existence),
 	)
 	if err != nil {

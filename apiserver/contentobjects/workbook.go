@@ -52,7 +52,11 @@ func (r *workbooks) work(ctx context.Context, s *workbookScope) reconciler.Outco
 	if outcome != nil {
 		return *outcome
 	}
-	definition, err := defined(&s.Object.Spec, &s.Object.Spec.Definition)
+	content, outcome := r.content(ctx, s, p)
+	if outcome != nil {
+		return *outcome
+	}
+	definition, err := defined(&s.Object.Spec, content)
 	if err != nil {
 		return reconciler.Stalled(v1alpha1.ReasonInvalidSpec, err.Error())
 	}

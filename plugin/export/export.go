@@ -84,7 +84,8 @@ func Of(at Place, w *Workbook, reports []Report, folder string) (*v1alpha1.Workb
 		DeploymentRef: v1alpha1.LocalReference{Name: at.Deployment}, Slug: cmp.Or(w.Slug, o.Name), Name: v1alpha1.ContentName(w.Name),
 		FolderRef: refTo(folder), Adopt: at.adopt(),
 	}
-	d := &o.Spec.Definition
+	d := &v1alpha1.WorkbookDefinition{}
+	o.Spec.Definition = d
 	draft := w.Meta[draftProperty]
 	if w.Published != nil {
 		o.Spec.Publish = ptr.To(true)

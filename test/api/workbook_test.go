@@ -42,7 +42,7 @@ definition:
       showColumnTotals: false
       showAppliedFilters: true
     meta: {kind: table, spec: {mark: bar}}
-`},
+`, `{deploymentRef: {name: analytics}, slug: sales, publish: true, fromPath: dashboards/sales.yaml}`},
 	spec: `{deploymentRef: {name: analytics}, slug: sales, definition: {}}`,
 	cases: []validationCase{
 		{name: "the required fields"},
@@ -58,6 +58,11 @@ definition:
 		{name: "folderRef: may be removed", with: `{folderRef: {name: a}}`, then: `{folderRef: null}`},
 		{name: "publish: without a dashboard", with: `{publish: true}`, field: "spec.publish", message: "publish requires definition.dashboardDraft"},
 		{name: "publish: with a dashboard", with: `{publish: true, definition: {dashboardDraft: {}}}`},
+		{name: "fromPath: beside a definition", with: `{fromPath: a.yaml}`, field: "spec", message: "must set exactly one of definition and fromPath"},
+		{name: "fromPath: neither", with: `{definition: null}`, field: "spec", message: "must set exactly one of definition and fromPath"},
+		{name: "fromPath: absolute", with: `{definition: null, fromPath: /a}`, field: "spec.fromPath", message: "must be a relative path"},
+		{name: "fromPath: above", with: `{definition: null, fromPath: a/../../b}`, field: "spec.fromPath", message: "must be a relative path"},
+		{name: "fromPath: in place of a definition", with: `{definition: null, publish: true, fromPath: a/b.yaml}`},
 		{name: "deletionPolicy: unknown", with: `{deletionPolicy: Orphan}`, field: "spec.deletionPolicy", message: `supported values: "Delete", "Retain"`},
 		{name: "definition: a draft that is text", with: `{definition: {dashboardDraft: a}}`, field: "spec.definition.dashboardDraft", message: "must be of type object"},
 		{name: "definition: a meta that is a list", with: `{definition: {meta: []}}`, field: "spec.definition.meta", message: "must be of type object"},

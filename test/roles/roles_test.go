@@ -188,7 +188,7 @@ func TestLifeOfAnAccount(t *testing.T) {
 			DeploymentRef: v1alpha1.LocalReference{Name: d.Name}, Name: "Finance",
 		}},
 		&v1alpha1.Workbook{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "sales"}, Spec: v1alpha1.WorkbookSpec{
-			DeploymentRef: v1alpha1.LocalReference{Name: d.Name}, Slug: "sales", FolderRef: &v1alpha1.LocalReference{Name: "finance"},
+			DeploymentRef: v1alpha1.LocalReference{Name: d.Name}, Slug: "sales", Definition: &v1alpha1.WorkbookDefinition{}, FolderRef: &v1alpha1.LocalReference{Name: "finance"},
 		}},
 		&v1alpha1.AccountRole{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "analyst"}, Spec: v1alpha1.AccountRoleSpec{Name: "Analyst"}},
 		&v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "admin"}},
