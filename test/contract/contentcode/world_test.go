@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -168,4 +169,29 @@ func awaitReason[T v1alpha1.Object](t *testing.T, obj T, reason string) T {
 // message returns the message of Ready.
 func message(obj v1alpha1.Object) string {
 	return meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionReady).Message
+}
+
+// awaitCommit waits until a Workbook is what a commit defines.
+func awaitCommit(t *testing.T, w *v1alpha1.Workbook, commit string) {
+	t.Helper()
+	apiclient.Soon(t, func() error {
+		if ready(t, w); w.Status.Commit != commit {
+			return fmt.Errorf("the commit is %q, want %q", w.Status.Commit, commit)
+		}
+		return nil
+	})
+}
+
+// awaitMessage waits until Ready has a text in its message.
+func awaitMessage(t *testing.T, w *v1alpha1.Workbook, part string) {
+	t.Helper()
+	apiclient.Soon(t, func() error {
+		if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(w), w); err != nil {
+			return err
+		}
+		if !strings.Contains(message(w), part) {
+			return fmt.Errorf("the message is %q, want %q in it", message(w), part)
+		}
+		return nil
+	})
 }
