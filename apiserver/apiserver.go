@@ -37,7 +37,6 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
-	"github.com/quoin-dev/quoin/apiserver/contentobjects"
 	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/directory"
@@ -212,13 +211,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if err != nil {
 		return fmt.Errorf("set up client: %w", err)
 	}
-	background.Run("content objects", func(ctx context.Context) error {
-		return contentobjects.Run(ctx, contentobjects.Options{
-			Cluster: k8s, Client: clientset, Namespace: c.Namespace, WatchNamespaces: c.WatchNamespaces,
-			Database: groups.content.Database, Record: recordWithoutRequest(k8s.GetCache()),
-			ReadFile: contentFiles(k8s, groups.repositories, groups.model.Mirrors), Log: c.Log,
-		})
-	})
+	runContentObjects(k8s, clientset, groups, c, background)
 	groups.deployments.Logs, groups.deployments.GitHub = podLogs{clientset}, app
 	known, err := catalog.New(writer, informer)
 	if err != nil {
@@ -237,9 +230,8 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	options := serving.Options{
 		HTTPS: c.HTTPS, Connections: newConnections(c.TrustedProxies, metrics.Registry),
-		Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log,
+		Probes: c.Probes, Metrics: c.Metrics, OnListen: c.OnListen, Log: c.Log, Ready: map[string]func(*http.Request) error{},
 		ShutdownDelay: c.ShutdownDelay, Gatherer: metrics.Registry, AuthorizeMetrics: serving.AuthorizeByReview(restConfig, k8s.GetHTTPClient(), c.Log),
-		Ready: map[string]func(*http.Request) error{},
 	}
 	if c.Aggregation {
 		review := &recording.Admission{Log: f.log, Reader: k8s.GetCache(), Live: k8s.GetAPIReader(), Namespace: c.Namespace}

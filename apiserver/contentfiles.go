@@ -7,16 +7,30 @@ import (
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/quoin-dev/quoin/apiserver/contentobjects"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/modeltree"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // maxContentFile is the maximum size of a file with the definition of a workbook, in bytes.
 const maxContentFile = 1 << 20
+
+// runContentObjects reconciles Workbooks and Folders in the background.
+func runContentObjects(k8s cluster.Cluster, clientset kubernetes.Interface, stored storedGroups, c Config, background *serving.Background) {
+	background.Run("content objects", func(ctx context.Context) error {
+		return contentobjects.Run(ctx, contentobjects.Options{
+			Cluster: k8s, Client: clientset, Namespace: c.Namespace, WatchNamespaces: c.WatchNamespaces,
+			Database: stored.content.Database, Record: recordWithoutRequest(k8s.GetCache()),
+			ReadFile: contentFiles(k8s, stored.repositories, stored.model.Mirrors), Log: c.Log,
+		})
+	})
+}
 
 // contentFiles returns a function that reads files of commits in the repositories of deployments.
 func contentFiles(k8s cluster.Cluster, kept *repository.Repositories, mirrors *gitmirror.Mirrors) func(ctx context.Context, of content.Scope, commit, name string) ([]byte, error) {

@@ -2,7 +2,7 @@ package contentcode_test
 
 import (
 	"bytes"
-	"crypto/sha1" //nolint:gosec // the hash of the protocol
+	"crypto/sha1"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -47,7 +47,7 @@ func deploy(t *testing.T, number int, file, text string) string {
 	if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
 		t.Fatalf("%d %s", response.StatusCode, answer)
 	}
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // the hash of the protocol
+	sum := sha1.Sum([]byte(text))
 	files := map[string]any{file: map[string]any{"hash": hex.EncodeToString(sum[:])}}
 	commit, _ := call(t, "POST", base+"/finish", map[string]any{"transaction": transaction, "files": files}).Is(200).At("lastHash").(string)
 	return commit
