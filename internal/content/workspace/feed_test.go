@@ -332,18 +332,6 @@ func canceled(t *testing.T) context.Context {
 	return ctx
 }
 
-// grant grants the level view.
-func (w *world) grant(kind access.Kind, id int64, subject string) {
-	w.Helper()
-	err := w.store.Tx(w.Context(), func(tx *store.Tx) error {
-		_, err := access.Set(w.Context(), tx, demo, access.Grant{Object: access.Object{Kind: kind, ID: id}, Subject: subject, Level: access.View})
-		return err
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
-}
-
 // testFeedAccess: a reader sees what was shared, and the folders that lead there.
 func testFeedAccess(w *world) {
 	cleo := Caller{Owner: access.User("cleo"), Access: access.Subject{Max: access.Edit, Owner: access.User("cleo"), Groups: []string{access.Group("sales")}}}
@@ -365,7 +353,7 @@ func testFeedAccess(w *world) {
 	create("Also hidden", hidden)
 	inWorkbook := w.report(ReportChange{Name: ptr.To("Report of another"), WorkbookID: &other.ID})
 	report := w.report(ReportChange{Name: ptr.To("Report"), FolderID: &beside})
-	w.grant(access.Workbook, shared.ID, access.Group("sales"))
+	w.grant(access.Workbook, shared.ID, access.Group("sales"), access.View)
 	for _, c := range []struct {
 		in     int64
 		search string
@@ -391,7 +379,7 @@ func testFeedAccess(w *world) {
 		_, _, err := w.content.Item(w.Context(), demo, cleo, t, id)
 		contenttest.Rejects(w, err, content.NotFound, fmt.Sprintf("%d does not exist", id))
 	}
-	w.grant(access.Folder, beside, cleo.Owner)
+	w.grant(access.Folder, beside, cleo.Owner, access.View)
 	if got := shownItems(w.readPages(FeedRequest{By: cleo, Types: everything, Search: "report", Order: ByViewedAt, Limit: 10})); got != fmt.Sprintf("REPORT %d %q", report.ID, "Report") {
 		w.Errorf("after the folder is shared: %s", got)
 	}
