@@ -56,7 +56,7 @@ func TestContentIsUnavailableWithoutItsDatabase(t *testing.T) {
 }
 
 // TestFilesOfANewTable checks the worked example "A new table" of docs/architecture.md: its files
-// exist, and no others outside the package of folders refer to it.
+// exist, and no others outside the package of folders refer to it, except those of the kind Folder.
 func TestFilesOfANewTable(t *testing.T) {
 	const root, most = "../../../", 6
 	text, err := os.ReadFile(root + "docs/architecture.md")
@@ -79,6 +79,9 @@ func TestFilesOfANewTable(t *testing.T) {
 		err := filepath.WalkDir(root+folder, func(name string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 				return err
+			}
+			if strings.Contains(filepath.ToSlash(name), "/apiserver/contentobjects/") {
+				return nil
 			}
 			source, err := os.ReadFile(name)
 			name = strings.TrimPrefix(filepath.ToSlash(name), root)

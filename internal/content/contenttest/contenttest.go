@@ -21,8 +21,8 @@ func Rejects(t testing.TB, err error, reason content.Reason, part string) {
 	}
 }
 
-// withManaged returns owners with that of managed content, which each change of folders and workbooks reads.
-func withManaged(owners []store.Owner) []store.Owner {
+// Owners returns the owners of a database that Open opens: with that of managed content, which each change of folders and workbooks reads.
+func Owners(owners []store.Owner) []store.Owner {
 	isManaged := func(o store.Owner) bool { return o.Name == managed.Owner.Name }
 	if slices.ContainsFunc(owners, isManaged) {
 		return owners
@@ -33,7 +33,7 @@ func withManaged(owners []store.Owner) []store.Owner {
 // Open opens a database, which is closed at the end of the test.
 func Open(t testing.TB, url string, owners ...store.Owner) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), url, nil, withManaged(owners)...)
+	s, err := store.Open(t.Context(), url, nil, Owners(owners)...)
 	if err != nil {
 		t.Fatal(err)
 	}

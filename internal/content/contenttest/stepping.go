@@ -72,7 +72,7 @@ func OpenChild(argument string, owners ...store.Owner) (db *Stepping, values []s
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := store.Open(context.Background(), values[0], nil, withManaged(owners)...)
+	s, err := store.Open(context.Background(), values[0], nil, Owners(owners)...)
 	if err != nil {
 		return nil, nil, err
 	}

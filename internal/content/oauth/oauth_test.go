@@ -264,7 +264,7 @@ func testAtRest(w *world) {
 	_, session := w.session(ada, "")
 	code, d := w.code(), w.device()
 	tokens := w.redeem(code)
-	err := store.Dump(w.Context(), w.at, []store.Owner{Owner}, func(r store.Record) error {
+	err := store.Dump(w.Context(), w.at, contenttest.Owners([]store.Owner{Owner}), func(r store.Record) error {
 		for _, secret := range []string{session, code, d.Code, d.UserCode, strings.ReplaceAll(d.UserCode, "-", ""), tokens.Access, tokens.Refresh} {
 			if strings.Contains(fmt.Sprint(r.Row), secret) {
 				w.Errorf("the row %v has a secret", r.Row)
