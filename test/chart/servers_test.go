@@ -256,7 +256,7 @@ func TestChartDefaultsMatchTheFlags(t *testing.T) {
 		args := only[appsv1.Deployment](t, all.of(component), "Deployment").Spec.Template.Spec.Containers[0].Args
 		for _, argument := range args[1:] {
 			flag, value, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
-			if flag == "repository-url" { // the Service of the release
+			if flag == "repository-url" || strings.HasPrefix(flag, "gateway-") { // the Service of the release
 				continue
 			}
 			if defaults[flag] != value {
@@ -314,4 +314,40 @@ func call(t *testing.T, method string, roots *x509.CertPool, address, url, token
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(body)
+}
+
+// Reports are run through the gateway of the release, or another one. The certificate authority of a generated certificate is in the
+// Secret of the gateway, which is empty until it starts, and of which the pods see nothing else.
+func TestAPIServerReachesTheGateway(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values             []string
+		address, secret    string
+		key, file          string
+		mounted, canBeLate bool
+	}{
+		"of the release": {nil, "quoin-gateway.quoin-system.svc:443", "quoin-gateway-tls", "ca.crt", "/etc/quoin/gateway/ca.crt", true, true},
+		"another": {
+			[]string{"--values", "testdata/values/everything.yaml"}, "gateway.example.com:8443", "gateway-ca", "bundle.pem", "/etc/quoin/gateway/ca.crt", true, true,
+		},
+		"with a certificate of its own": {[]string{"--set", "gateway.tls.secretName=given"}, "quoin-gateway.quoin-system.svc:443", "", "", "", false, false},
+		"none":                          {[]string{"--set", "gateway.enabled=false"}, "", "", "", "", false, false},
+	} {
+		deployment := only[appsv1.Deployment](t, render(t, tc.values...).of("apiserver"), "Deployment")
+		if address, file := argument(deployment, "gateway-address"), argument(deployment, "gateway-ca-file"); address != tc.address || file != tc.file {
+			t.Errorf("%s: --gateway-address=%s --gateway-ca-file=%s", name, address, file)
+		}
+		mounted := false
+		for _, v := range deployment.Spec.Template.Spec.Volumes {
+			if v.Name != "gateway" {
+				continue
+			}
+			mounted = true
+			if s := v.Secret; s.SecretName != tc.secret || len(s.Items) != 1 || s.Items[0].Key != tc.key || s.Items[0].Path != "ca.crt" || (s.Optional != nil && *s.Optional) != tc.canBeLate {
+				t.Errorf("%s: the volume is %v", name, v)
+			}
+		}
+		if mounted != tc.mounted {
+			t.Errorf("%s: mounted is %t", name, mounted)
+		}
+	}
 }

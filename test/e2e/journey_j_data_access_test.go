@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -12,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/number"
+	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
 )
 
@@ -23,8 +26,8 @@ const (
 	customerNames      = `{"dimensions": ["customers.name"], "order": {"customers.name": "asc"}, "limit": 1}`
 )
 
-// Journey j: applies the manifests of docs/journeys/j-data-access.md. Access policies of the model decide by the groups and
-// attributes that Quoin writes into tokens of people.
+// Journeys j and k: apply the manifests of docs/journeys/j-data-access.md and k-reports.md. Access policies of the model decide by
+// the groups and attributes that Quoin writes into tokens of people, and into those with which it runs reports for them.
 var _ = Describe("People with access policies", Ordered, func() {
 	var (
 		t       *tenant
@@ -36,25 +39,32 @@ var _ = Describe("People with access policies", Ordered, func() {
 		onlyReal("simulated pods do not query data")
 		t = newServerTenant(ctx, "access", "v"+policyServer)
 		warehousePassword(ctx, t)
-		control, api = startREST(ctx, t), servers.StartGateways(ctx, world)
+		api = servers.StartGateways(ctx, world)
+		control = startREST(ctx, t, "--database-url="+postgrestest.StartServer(GinkgoTB()).Database(GinkgoTB()),
+			fmt.Sprintf("--gateway-address=127.0.0.1:%d", world.GatewayPort()), "--gateway-ca-file="+api.CAFile)
 		manifests := strings.NewReplacer(
 			"namespace: demo", "namespace: "+t.name, "releaseChannel: latest", "releaseChannel: "+t.name,
 			"value: warehouse\n", "value: "+world.Env["QUOIN_WAREHOUSE_HOST"]+"\n",
 			`value: "5432"`, `value: "`+world.Env["QUOIN_WAREHOUSE_PORT"]+`"`,
-		).Replace(documented("j-data-access.md"))
+		).Replace(documented("j-data-access.md") + "---\n" + documented("k-reports.md"))
 		apply(ctx, manifests)
 		kubectl(ctx, "wait", "suser,sgrp,uattr,qkey", "--all", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
 		kubectl(ctx, "wait", "qdep/customers", "-n", t.name, "--for=condition=Ready", "--timeout=180s")
 	}, NodeTimeout(3*rolled))
 
+	// as returns a client with a key.
+	as := func(ctx context.Context, key string) *servers.REST {
+		GinkgoHelper()
+		secret := &corev1.Secret{}
+		Expect(world.API.Get(ctx, client.ObjectKey{Namespace: t.name, Name: key + "-token"}, secret)).To(Succeed())
+		with := *control
+		with.Token = string(secret.Data["token"])
+		return &with
+	}
 	// token creates a data API token as a person, who has a key.
 	token := func(ctx context.Context, person string) servers.Reply {
 		GinkgoHelper()
-		secret := &corev1.Secret{}
-		Expect(world.API.Get(ctx, client.ObjectKey{Namespace: t.name, Name: person + "-token"}, secret)).To(Succeed())
-		as := *control
-		as.Token = string(secret.Data["token"])
-		return as.Ask(ctx, 0, http.MethodPost, t.path(ctx, "customers")+"/token", nil)
+		return as(ctx, person).Ask(ctx, 0, http.MethodPost, t.path(ctx, "customers")+"/token", nil)
 	}
 	query := func(ctx context.Context, person, text string) servers.Reply {
 		GinkgoHelper()
@@ -88,6 +98,42 @@ var _ = Describe("People with access policies", Ordered, func() {
 		Expect(countries(ctx, "cleo")).To(Equal([]string{"CH", "DE", "FR"}))
 		Expect(query(ctx, "cleo", customerNames).Text).To(ContainSubstring("Customer 1"))
 		Expect(query(ctx, "ada", customerNames).Text).To(And(ContainSubstring("error"), Not(ContainSubstring("Customer 1"))))
+	}, SpecTimeout(timeout))
+
+	It("runs a report with the rows of each person, who must have access to it", func(ctx SpecContext) {
+		reports := t.path(ctx, "customers") + "/reports"
+		ask := func(as *servers.REST, method, path string, body any) servers.Reply {
+			GinkgoHelper()
+			return as.Ask(ctx, 0, method, path, body)
+		}
+		created := ask(control, http.MethodPost, reports, map[string]any{
+			"name": "Customers", "sqlQuery": "SELECT country, MEASURE(count) AS customers FROM customers GROUP BY 1 ORDER BY 1",
+		})
+		Expect(created).To(servers.HaveStatus(http.StatusOK), created.String())
+		id := created.Body["id"]
+		share := func(group string) {
+			GinkgoHelper()
+			r := ask(control, http.MethodPut, "/api/v1/resource-policies/group", map[string]any{
+				"resourceType": "Report", "resourceId": id, "groupId": number.Of("Group", group), "action": "ReportRead",
+			})
+			Expect(r).To(servers.HaveStatus(http.StatusOK), r.String())
+		}
+		run := func(person string) servers.Reply {
+			GinkgoHelper()
+			return ask(as(ctx, person+"-reports"), http.MethodPost, fmt.Sprintf("%s/%.0f/run", reports, id), nil)
+		}
+		rows := func(person string) any {
+			GinkgoHelper()
+			r := run(person)
+			Expect(r).To(servers.HaveStatus(http.StatusOK), r.String())
+			return r.Body["rows"]
+		}
+		share("sales-people")
+		Expect(rows("ada")).To(Equal([]any{[]any{"CH", 16.0}}))
+		Expect(rows("ben")).To(Equal([]any{[]any{"DE", 17.0}}))
+		Expect(run("cleo")).To(servers.HaveStatus(http.StatusNotFound))
+		share("managers")
+		Expect(rows("cleo")).To(Equal([]any{[]any{"CH", 16.0}, []any{"DE", 17.0}, []any{"FR", 17.0}}))
 	}, SpecTimeout(timeout))
 
 	It("follows a change of the attribute with the next token", func(ctx SpecContext) {

@@ -46,9 +46,9 @@ var needs = map[string]string{
 	"SchemaUpdateDevBranches": `startDevMode stopDevMode updateFiles removeFiles renameFiles`,
 	"FolderRead":              `getFolders getFolderAncestors`,
 	"FolderEdit":              `createFolder updateFolder deleteFolder`,
-	"WorkbookRead":            `getWorkbooks getWorkbook listDashboardVersions getDashboardVersion setWorkbookFavorite removeWorkbookFavorite`,
+	"WorkbookRead":            `getWorkbooks getWorkbook listDashboardVersions getDashboardVersion setWorkbookFavorite removeWorkbookFavorite runDashboardReport`,
 	"WorkbookEdit":            `createWorkbook upsertWorkbookBySlug updateWorkbook updateWorkbookDashboard duplicateWorkbook publishDashboard restoreDashboardVersion deleteWorkbook`,
-	"ReportRead":              `getReports getReport getReportFolders connectReportToWorkbook disconnectReportFromWorkbook refreshReport`,
+	"ReportRead":              `getReports getReport getReportFolders connectReportToWorkbook disconnectReportFromWorkbook refreshReport runReport`,
 	"ReportEdit":              `createReport upsertReportByPublicId updateReport deleteReport`,
 	// Operations with rules of their own, which other tests check.
 	"-": `exchangeDeployToken updateMySettings deploymentToken livePreviewToken connectGitHub

@@ -116,18 +116,17 @@ gracePeriodSeconds: 45
 
 {{- /* How the pods reach the gateway: {address, secret, key}; all empty without one. */}}
 {{- define "quoin.apiserver.gateway" -}}
-{{- with .Values.apiserver.gateway }}
-{{- if .address }}
-address: {{ .address }}
-{{- else if $.Values.gateway.enabled }}
-address: {{ include "quoin.fullname" $ }}-gateway.{{ include "quoin.namespace" $ }}.svc:443
+{{- $given := .Values.apiserver.gateway | default dict }}
+{{- if $given.address }}
+address: {{ $given.address }}
+{{- else if .Values.gateway.enabled }}
+address: {{ include "quoin.fullname" . }}-gateway.{{ include "quoin.namespace" . }}.svc:443
 {{- end }}
-{{- if .caSecret.name }}
-secret: {{ .caSecret.name }}
-key: {{ .caSecret.key }}
-{{- else if and $.Values.gateway.enabled (not .address) (not (include "quoin.certificate" (dict "root" $ "component" "gateway"))) }}
+{{- if ($given.caSecret).name }}
+secret: {{ $given.caSecret.name }}
+key: {{ $given.caSecret.key }}
+{{- else if and .Values.gateway.enabled (not $given.address) (not (include "quoin.certificate" (dict "root" . "component" "gateway"))) }}
 secret: quoin-gateway-tls
 key: ca.crt
-{{- end }}
 {{- end }}
 {{- end }}
