@@ -16,7 +16,7 @@ type holding struct {
 	users  atomic.Int64
 }
 
-// reset gives back what is held, before another response is read and when the result is not used any more.
+// reset releases what is held, before another response is read and when the result is not used any more.
 func (h *holding) reset() {
 	if h == nil {
 		return
@@ -34,7 +34,7 @@ func (h *holding) add(n int) error {
 	return nil
 }
 
-// Release gives back the memory of a result of Runner.Run, RunWith or RunPlan. Each caller calls it once, after the last use.
+// Release releases the memory of a result of Runner.Run, RunWith or RunPlan. Each caller calls it once, after the last use.
 func (r *Result) Release() {
 	if r.held != nil && r.held.users.Add(-1) == 0 {
 		r.held.reset()

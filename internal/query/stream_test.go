@@ -93,7 +93,7 @@ func TestStreamsOfRows(t *testing.T) {
 	}
 }
 
-// TestSinkThatFails: the query ends in the data plane when nobody reads its rows.
+// TestSinkThatFails: the query ends in the data plane when no caller reads its rows.
 func TestSinkThatFails(t *testing.T) {
 	d := serve(t, answer(two))
 	err := d.stream(t, query.Query{SQL: "SELECT 1"}, &rows{err: errFull})

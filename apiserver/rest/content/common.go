@@ -41,7 +41,7 @@ var permissionsOf = map[access.Kind]permissions{
 	access.Report:   {v1alpha1.PermissionReportRead, v1alpha1.PermissionReportEdit, v1alpha1.PermissionReportManage},
 }
 
-// callerOf returns who reads or changes content of a kind. A program that acts for nobody reaches everything, and may do with it
+// callerOf returns who reads or changes content of a kind. A program that acts for no person reaches everything, and may do with it
 // what its permissions say. A person who may edit has what was granted, and manages what they own; one who may only read has the
 // level view at most.
 func (a *api) callerOf(ctx context.Context, kind access.Kind) access.Caller {

@@ -93,7 +93,7 @@ func Group(name string) string { return "ScimGroup:" + name }
 
 // Subject is who asks. The zero value sees nothing.
 type Subject struct {
-	// All is set for administrators, and for programs that act for nobody: they have the level Max on everything.
+	// All is set for administrators, and for programs that act for no person: they have the level Max on everything.
 	All bool
 	// Max limits all levels.
 	Max Level

@@ -234,7 +234,7 @@ func TestDashboards(t *testing.T) {
 	globex.call(t, globex.admin, "POST", run, nil).Is(404)
 }
 
-// TestTwoAccounts: nobody runs a report of another account, nor with a key of it.
+// TestTwoAccounts: no caller runs a report of another account, nor with a key of it.
 func TestTwoAccounts(t *testing.T) {
 	acme.startPod(t)
 	globex.startPod(t)
@@ -245,7 +245,7 @@ func TestTwoAccounts(t *testing.T) {
 	globex.call(t, globex.ada, "POST", globex.sql(t, "SELECT rows"), nil).Is(200).Want(map[string]string{"rows.0.0": `"CH"`})
 }
 
-// TestOneRunAtATime: equal runs of people who see the same are one query. It ends when nobody waits for it.
+// TestOneRunAtATime: equal runs of people who see the same are one query. It ends when no caller waits for it.
 func TestOneRunAtATime(t *testing.T) {
 	p := acme.startPod(t)
 	path := acme.sql(t, "SELECT wait")

@@ -196,7 +196,7 @@ func (tr *tree) single(t *testing.T, token, action string, ref map[string]any) s
 }
 
 // TestBulkRequestsAnswerAsSingleOnes moves and deletes the items of a tree in a bulk request, and those of an equal tree one by
-// one: the outcomes are the same, whoever asks.
+// one: the outcomes are the same for all callers.
 func TestBulkRequestsAnswerAsSingleOnes(t *testing.T) {
 	tokens := map[string]string{"admin": acme.admin, "editor": acme.editor, "reader": acme.reader, "ada": acme.ada, "workbooks": acme.workbooks, "other": acme.other}
 	for _, action := range []string{"bulk-move", "bulk-delete"} {
