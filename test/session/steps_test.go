@@ -53,6 +53,8 @@ var steps = []step{
 	{command: "kubectl quoin token analytics -n demo"},
 	{command: "kubectl quoin curl /api/v1/regions -n demo"},
 	{command: "kubectl quoin psql analytics -n demo"},
+	{about: "Content as objects", command: "kubectl apply -f config/samples/more/folder.yaml -f config/samples/more/workbook.yaml", until: &until{"kubectl get workbooks.platform.quoin.dev -n demo", "Succeeded"}},
+	{command: "kubectl quoin export workbook sales -n demo --deployment analytics"},
 	{command: "kubectl quoin audit -n demo --limit 3"},
 	{about: "A support archive", command: "kubectl quoin bundle -n demo --logs=false --file quoin.tar.gz"},
 	{command: "tar -tzf quoin.tar.gz"},
