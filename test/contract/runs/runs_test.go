@@ -59,7 +59,7 @@ func (a *account) open(ctx context.Context, t *testing.T, token, path, accept st
 			t.Fatal(err)
 		}
 	}
-	r, err := http.NewRequestWithContext(ctx, "POST", "https://"+a.host()+path, bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+a.host()+path, bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +71,14 @@ func (a *account) open(ctx context.Context, t *testing.T, token, path, accept st
 	return anyone.Do(r)
 }
 
+// head is a response without its body.
+type head struct {
+	StatusCode int
+	Header     http.Header
+}
+
 // get is open with the whole response.
-func (a *account) get(t *testing.T, token, path, accept string, body any) (*http.Response, string, error) {
+func (a *account) get(t *testing.T, token, path, accept string, body any) (head, string, error) {
 	t.Helper()
 	response, err := a.open(t.Context(), t, token, path, accept, body)
 	if err != nil {
@@ -80,7 +86,7 @@ func (a *account) get(t *testing.T, token, path, accept string, body any) (*http
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	return response, string(text), err
+	return head{response.StatusCode, response.Header}, string(text), err
 }
 
 // TestPeopleSeeTheirRows: the same report has the rows of the person who runs it.
@@ -123,7 +129,7 @@ func TestFormats(t *testing.T) {
 		t.Error(name)
 	}
 	response, text, err = acme.get(t, acme.ada, path, "application/vnd.apache.arrow.stream", map[string]any{"limit": 2})
-	if err != nil || response.StatusCode != 200 {
+	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatal(err, response.StatusCode, text)
 	}
 	stream, err := ipc.NewReader(strings.NewReader(text))
@@ -135,7 +141,7 @@ func TestFormats(t *testing.T) {
 		t.Error(got)
 	}
 	acme.call(t, acme.ada, "POST", path, map[string]any{"limit": 2}).Is(200).Want(map[string]string{"rows.length": "2", "limitReached": "true"})
-	if response, text, _ := acme.get(t, acme.ada, path, "application/xml", nil); response.StatusCode != 406 || !strings.Contains(text, "text/csv") {
+	if response, text, _ := acme.get(t, acme.ada, path, "application/xml", nil); response.StatusCode != http.StatusNotAcceptable || !strings.Contains(text, "text/csv") {
 		t.Error(response.StatusCode, text)
 	}
 }
@@ -162,7 +168,7 @@ func TestErrors(t *testing.T) {
 		switch statement {
 		case "SELECT late":
 			lines := strings.Split(text, "\r\n")
-			if err == nil || response.StatusCode != 200 || len(lines) != 4 || !strings.HasPrefix(lines[2], "#ERROR the data API answered: connection to the database lost") {
+			if err == nil || response.StatusCode != http.StatusOK || len(lines) != 4 || !strings.HasPrefix(lines[2], "#ERROR the data API answered: connection to the database lost") {
 				t.Errorf("%s: %v %q", statement, err, text)
 			}
 		case "SELECT nothing":
@@ -364,7 +370,7 @@ func TestGatewayThatEnds(t *testing.T) {
 func TestNoPod(t *testing.T) {
 	path := globex.sql(t, "SELECT rows")
 	response, text, err := globex.get(t, globex.ada, path, "", nil)
-	if err != nil || response.StatusCode != 503 || response.Header.Get("Retry-After") == "" {
+	if err != nil || response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
 		t.Error(err, response.StatusCode, response.Header, text)
 	}
 }
@@ -376,7 +382,7 @@ func TestTooManyRuns(t *testing.T) {
 		begin(t, p, acme.ben)
 	}
 	response, text, err := acme.get(t, acme.ben, acme.sql(t, "SELECT rows"), "", nil)
-	if err != nil || response.StatusCode != 429 || response.Header.Get("Retry-After") == "" || !strings.Contains(text, "allowed: 8") {
+	if err != nil || response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" || !strings.Contains(text, "allowed: 8") {
 		t.Error(err, response.StatusCode, response.Header, text)
 	}
 	acme.call(t, acme.ada, "POST", acme.sql(t, "SELECT rows"), nil).Is(200)
