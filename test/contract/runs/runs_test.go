@@ -309,8 +309,8 @@ func wantEnd(t *testing.T, p *pod) {
 	}
 }
 
-// begin starts a run whose first row the caller has, and which does not end.
-func begin(t *testing.T, p *pod, token string) *http.Response {
+// begin starts a run whose first row the caller has, and which does not end. It returns the rest of the response.
+func begin(t *testing.T, p *pod, token string) io.Reader {
 	t.Helper()
 	response, err := acme.open(t.Context(), t, token, acme.sql(t, "SELECT rest"), "text/csv", nil)
 	if err != nil {
@@ -321,13 +321,13 @@ func begin(t *testing.T, p *pod, token string) *http.Response {
 	if response.StatusCode != http.StatusOK {
 		t.Fatal(response.Status)
 	}
-	return response
+	return response.Body
 }
 
 // wantFailure reads a response that does not end as it should, with a reason in its last line.
-func wantFailure(t *testing.T, response *http.Response, reason string) {
+func wantFailure(t *testing.T, response io.Reader, reason string) {
 	t.Helper()
-	text, err := io.ReadAll(response.Body)
+	text, err := io.ReadAll(response)
 	lines := strings.Split(strings.TrimSuffix(string(text), "\r\n"), "\r\n")
 	if last := lines[len(lines)-1]; !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(last, "#ERROR ") || !strings.Contains(last, reason) {
 		t.Errorf("%v: %q", err, text)
