@@ -36,7 +36,7 @@ func newBench(ctx context.Context, c *cluster, o options) (*bench, error) {
 	m := &meter{cluster: c, controller: ctl}
 	return &bench{
 		options: o, cluster: c, controller: ctl, fleet: f, meter: m,
-		result: result{Deployments: o.deployments, Workers: o.workers},
+		result: result{Deployments: o.deployments, Workers: o.workers, Limit: o.limit},
 	}, nil
 }
 

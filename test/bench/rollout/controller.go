@@ -24,6 +24,7 @@ type controller struct {
 	cluster *cluster
 	binary  string
 	workers int
+	limit   int
 	process *process.Process // nil if it is not running
 	token   string           // for the metrics
 }
@@ -39,7 +40,7 @@ func newController(c *cluster, o options) (*controller, error) {
 		return nil, fmt.Errorf("%w: run make bench-rollout, which builds it", err)
 	}
 	binary := filepath.Join(c.dir, "quoin")
-	return &controller{cluster: c, binary: binary, workers: o.workers}, os.WriteFile(binary, content, 0o700)
+	return &controller{cluster: c, binary: binary, workers: o.workers, limit: o.limit}, os.WriteFile(binary, content, 0o700)
 }
 
 // start starts the controller and waits until it is ready.
@@ -58,7 +59,7 @@ func (c *controller) start(ctx context.Context) error {
 		"--leader-elect=false",
 		"--quoin-image=quoin:bench", // no pod fetches a model
 		"--concurrency="+strconv.Itoa(c.workers),
-		"--max-concurrent-rollouts=0",
+		"--max-concurrent-rollouts="+strconv.Itoa(c.limit),
 		"--warm-up=false", // the pods are simulated
 		"--health-probe-bind-address="+health,
 		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", c.cluster.ports[controllerServes])); err != nil {

@@ -2,8 +2,9 @@
 // the same workloads directly with client-go in the same cluster.
 //
 // It starts a cluster with simulated nodes, installs the deployments and then alternates: it pushes a tag, which Quoin
-// rolls out without a limit of concurrent rollouts; then it stops Quoin, and as many workers patch the same workloads to
-// another image. The ratio of a pair is the cost of Quoin; absolute times depend on the machine and its load.
+// rolls out; then it stops Quoin, and as many workers patch the same workloads to another image. The ratio of a pair is
+// the cost of Quoin; absolute times depend on the machine and its load. Without a limit of concurrent rollouts (-limit 0),
+// all of them are slow, and a slow rollout costs more writes.
 //
 //	make bench-rollout BENCH_FLAGS=-docs      # also writes the results into the documentation
 //	go run ./test/bench/rollout -n 100 -pairs 1 -v
@@ -26,6 +27,7 @@ type options struct {
 	deployments int
 	pairs       int
 	workers     int
+	limit       int
 	rest        time.Duration
 	timeout     time.Duration
 	controller  string
@@ -39,6 +41,7 @@ func main() {
 	flag.IntVar(&o.deployments, "n", 1000, "`number` of deployments")
 	flag.IntVar(&o.pairs, "pairs", 3, "`number` of pairs of a rollout by Quoin and direct patches")
 	flag.IntVar(&o.workers, "workers", 10, "`number` of workers that patch directly, and of workers of each controller")
+	flag.IntVar(&o.limit, "limit", 50, "`number` of concurrent rollouts by Quoin; 0 is unlimited")
 	flag.DurationVar(&o.rest, "rest", time.Minute, "`duration` for which writes are counted in steady state")
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "`timeout` of a step")
 	flag.StringVar(&o.controller, "controller", filepath.Join("bin", "quoin"), "`binary` to measure")
@@ -49,8 +52,8 @@ func main() {
 }
 
 func run(ctx context.Context, o options) error {
-	if o.deployments < 1 || o.pairs < 1 || o.workers < 1 || flag.NArg() > 0 {
-		return fmt.Errorf("want -n, -pairs and -workers of 1 or more, and nothing else; see -help")
+	if o.deployments < 1 || o.pairs < 1 || o.workers < 1 || o.limit < 0 || flag.NArg() > 0 {
+		return fmt.Errorf("want -n, -pairs and -workers of 1 or more, -limit of 0 or more, and nothing else; see -help")
 	}
 	root, err := repositoryRoot()
 	if err != nil {

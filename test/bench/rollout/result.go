@@ -46,6 +46,7 @@ func (p pair) cpuRatio() float64 { return measure.Total(p.QuoinCPU) / measure.To
 type result struct {
 	Deployments   int                `json:"deployments"`
 	Workers       int                `json:"workers"`
+	Limit         int                `json:"limit"`
 	Install       float64            `json:"installSeconds"`
 	InstallWrites map[string]float64 `json:"installWritesPerDeployment"`
 	InstallMemory memory             `json:"installMemory"`
@@ -88,7 +89,11 @@ func (r result) peak() float64 {
 
 // setup describes the run.
 func (r result) setup() string {
-	return fmt.Sprintf("%d deployments on simulated nodes, %d workers, no limit of concurrent rollouts; etcd, kube-apiserver, controllers and bench share the machine", r.Deployments, r.Workers)
+	limit := "no limit of concurrent rollouts"
+	if r.Limit > 0 {
+		limit = fmt.Sprintf("at most %d concurrent rollouts", r.Limit)
+	}
+	return fmt.Sprintf("%d deployments on simulated nodes, %d workers, %s; etcd, kube-apiserver, controllers and bench share the machine", r.Deployments, r.Workers, limit)
 }
 
 // print writes Markdown tables: the figures with bars, the pairs, writes and memory.
