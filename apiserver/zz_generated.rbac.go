@@ -2,4 +2,4 @@
 
 package apiserver
 
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accountroles;accounts;apikeys;branches;dbtsyncs;deployments;environments;folders;oauthintegrations;oidctokenconfigs;releasechannels;scimgroups;scimmemberchunks;scimusers;userattributes;workbooks,verbs=list;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accountroles;accounts;agents;apikeys;branches;dbtsyncs;deployments;environments;folders;modelendpoints;oauthintegrations;oidctokenconfigs;releasechannels;scimgroups;scimmemberchunks;scimusers;userattributes;workbooks,verbs=list;watch

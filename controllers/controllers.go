@@ -31,12 +31,14 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/account"
 	"github.com/quoin-dev/quoin/controllers/accountrole"
+	"github.com/quoin-dev/quoin/controllers/agent"
 	"github.com/quoin-dev/quoin/controllers/apikey"
 	"github.com/quoin-dev/quoin/controllers/branch"
 	"github.com/quoin-dev/quoin/controllers/dbtsync"
 	"github.com/quoin-dev/quoin/controllers/deployment"
 	"github.com/quoin-dev/quoin/controllers/environment"
 	"github.com/quoin-dev/quoin/controllers/metrics"
+	"github.com/quoin-dev/quoin/controllers/modelendpoint"
 	"github.com/quoin-dev/quoin/controllers/oauthintegration"
 	"github.com/quoin-dev/quoin/controllers/oidctokenconfig"
 	"github.com/quoin-dev/quoin/controllers/releasechannel"
@@ -249,6 +251,8 @@ func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config)
 		Namespace: config.Namespace, Region: config.Region, IDs: allocator,
 	}))
 	add("oauthintegration", "OAuthIntegration", oauthintegration.SetupWithManager, oauthintegration.New(k, recorder(oauthintegration.FieldManager), clk, allocator))
+	add("modelendpoint", "ModelEndpoint", modelendpoint.SetupWithManager, modelendpoint.New(k, recorder(modelendpoint.FieldManager), clk, modelendpoint.Options{Namespace: config.Namespace}))
+	add("agent", "Agent", agent.SetupWithManager, agent.New(k, recorder(agent.FieldManager), clk, allocator))
 	return setups
 }
 
@@ -298,6 +302,8 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		index(ctx, indexer, releasechannel.IndexChannel, func(d *v1alpha1.Deployment) string { return d.Spec.ReleaseChannel }),
 		index(ctx, indexer, environment.IndexDeployment, func(e *v1alpha1.Environment) string { return e.Spec.DeploymentRef.Name }),
 		index(ctx, indexer, branch.IndexDeployment, func(b *v1alpha1.Branch) string { return b.Spec.DeploymentRef.Name }),
+		index(ctx, indexer, agent.IndexDeployment, func(a *v1alpha1.Agent) string { return a.Spec.DeploymentRef.Name }),
+		index(ctx, indexer, agent.IndexEndpoint, func(a *v1alpha1.Agent) string { return a.Spec.ModelEndpointRef.Name }),
 		environment.AddIndexes(ctx, indexer),
 		scimuser.AddIndexes(ctx, indexer),
 		scimgroup.AddIndexes(ctx, indexer),

@@ -2,5 +2,5 @@
 
 package controllers
 
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accountroles;apikeys;branches;claims;dbtsyncs;deployments;environments;folders;oauthintegrations;oidctokenconfigs;scimgroups;scimmemberchunks;scimusers;userattributes;workbooks,verbs=delete;list
-// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accountroles;accounts;apikeys;branches;claims;dbtsyncs;deployments;environments;oauthintegrations;oidctokenconfigs;releasechannels;scimgroups;scimmemberchunks;scimusers;userattributes,verbs=list;watch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accountroles;agents;apikeys;branches;claims;dbtsyncs;deployments;environments;folders;oauthintegrations;oidctokenconfigs;scimgroups;scimmemberchunks;scimusers;userattributes;workbooks,verbs=delete;list
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accountroles;accounts;agents;apikeys;branches;claims;dbtsyncs;deployments;environments;modelendpoints;oauthintegrations;oidctokenconfigs;releasechannels;scimgroups;scimmemberchunks;scimusers;userattributes,verbs=list;watch

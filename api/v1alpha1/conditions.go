@@ -33,6 +33,9 @@ const (
 	// ConditionDrifted is True while a workbook contains reports that its definition does not have. It is present
 	// only while True, and does not affect Ready.
 	ConditionDrifted = "Drifted"
+	// ConditionReachable is True while the server of a model endpoint answers with the API key, and Unknown if it is
+	// not probed. It does not affect Ready.
+	ConditionReachable = "Reachable"
 )
 
 // PodModelCompiled is the readiness gate of API pods: True once the pod has compiled its data
@@ -45,7 +48,7 @@ const (
 	ReasonSucceeded = "Succeeded"
 	// ReasonProgressing: reconciliation is in progress.
 	ReasonProgressing = "Progressing"
-	// ReasonSuspended: reconciliation is suspended by spec.suspend.
+	// ReasonSuspended: reconciliation is suspended by spec.suspend, or an agent by spec.suspended.
 	ReasonSuspended = "Suspended"
 	// ReasonError: an API call or another dependency failed; the controller retries.
 	ReasonError = "ReconcileError"
@@ -179,6 +182,26 @@ const (
 	ReasonDriftCorrected = "DriftCorrected"
 	// ReasonUndefinedReports: a workbook contains reports that its definition does not have.
 	ReasonUndefinedReports = "UndefinedReports"
+
+	// ReasonModelSecretUnreadable: a Secret of a model endpoint is missing, has no such key or no certificates, or
+	// reading it is forbidden.
+	ReasonModelSecretUnreadable = "ModelSecretUnreadable"
+	// ReasonReachable: the server of a model endpoint has answered.
+	ReasonReachable = "Reachable"
+	// ReasonUnreachable: the server of a model endpoint does not answer, or answers with a failure.
+	ReasonUnreachable = "Unreachable"
+	// ReasonAPIKeyRejected: the server of a model endpoint has rejected the API key.
+	ReasonAPIKeyRejected = "APIKeyRejected"
+	// ReasonModelNotListed: the server of a model endpoint answers, and its list of models does not have the model.
+	ReasonModelNotListed = "ModelNotListed"
+	// ReasonNotProbed: the server of a model endpoint is not probed; the message says why.
+	ReasonNotProbed = "NotProbed"
+	// ReasonModelEndpointNotFound: the referenced model endpoint does not exist.
+	ReasonModelEndpointNotFound = "ModelEndpointNotFound"
+	// ReasonModelEndpointNotAllowed: the referenced model endpoint is not for the agent's account.
+	ReasonModelEndpointNotAllowed = "ModelEndpointNotAllowed"
+	// ReasonModelEndpointNotReady: the referenced model endpoint is not ready.
+	ReasonModelEndpointNotReady = "ModelEndpointNotReady"
 
 	// ReasonRevoked: the API key is revoked permanently.
 	ReasonRevoked = "Revoked"

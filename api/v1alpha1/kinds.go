@@ -25,6 +25,11 @@ var Kinds = []Kind{
 		Cached: Cached{Controller: Whole, APIServer: Whole},
 		Roles:  Roles{Viewer: Read, Editor: Read, Admin: Read, PlatformAdmin: Write},
 	}, {
+		Object: &ModelEndpoint{}, List: &ModelEndpointList{}, Plural: "modelendpoints", ShortName: "modelep", DisplayName: "Model endpoint",
+		Cluster: true, Controller: true, WrittenBy: "administrators",
+		Cached: Cached{Controller: Whole, APIServer: Whole},
+		Roles:  Roles{Viewer: Read, Editor: Read, Admin: Read, PlatformAdmin: Write},
+	}, {
 		Object: &DbtSync{}, List: &DbtSyncList{}, Plural: "dbtsyncs", ShortName: "dbtsync", DisplayName: "dbt sync",
 		Controller: true, WrittenBy: "users, the REST API",
 		Cached: Cached{Controller: Whole, APIServer: Whole},
@@ -89,6 +94,12 @@ var Kinds = []Kind{
 		Cached: Cached{APIServer: Whole},
 		Roles:  Roles{Viewer: Read, Editor: Write, Admin: Write},
 		Events: Events{"Created object", "Updated object", "Deleted object"},
+	}, {
+		Object: &Agent{}, List: &AgentList{}, Plural: "agents", ShortName: "qagent", DisplayName: "Agent",
+		Controller: true, Numbered: true, WrittenBy: "users",
+		Cached: Cached{Controller: Whole, APIServer: Whole},
+		Roles:  Roles{Viewer: Read, Editor: Write, Admin: Write},
+		Events: Events{"Created agent", "Updated agent", "Deleted agent"},
 	}, {
 		Object: &ScimGroup{}, List: &ScimGroupList{}, Plural: "scimgroups", ShortName: "sgrp", DisplayName: "SCIM group",
 		Controller: true, WrittenBy: "SCIM clients, users",

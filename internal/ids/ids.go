@@ -38,6 +38,7 @@ const (
 	OidcTokenConfigs  Counter = "oidctokenconfigs" //nolint:gosec // a name
 	AccountRoles      Counter = "accountroles"
 	OAuthIntegrations Counter = "oauthintegrations"
+	Agents            Counter = "agents"
 )
 
 // carriers returns the names of the kinds whose objects carry numbers of a counter: the numbered

@@ -26,7 +26,7 @@ func TestCountersAreThoseOfNumberedKinds(t *testing.T) {
 			numbered = append(numbered, k.Plural)
 		}
 	}
-	if diff := cmp.Diff([]string{string(Deployments), string(Branches), string(Environments), string(UserAttributes), string(OidcTokenConfigs), string(AccountRoles), string(OAuthIntegrations)}, numbered); diff != "" {
+	if diff := cmp.Diff([]string{string(Deployments), string(Branches), string(Environments), string(UserAttributes), string(OidcTokenConfigs), string(AccountRoles), string(OAuthIntegrations), string(Agents)}, numbered); diff != "" {
 		t.Errorf("-counters +kinds:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"Deployment"}, carriers(Deployments)); diff != "" {

@@ -83,7 +83,7 @@ func TestSchemas(t *testing.T) {
 		}, OK, "kinds, as in this release"},
 		"none": {func(*testing.T, []apiextensionsv1.CustomResourceDefinition) []apiextensionsv1.CustomResourceDefinition {
 			return nil
-		}, Failed, fmt.Sprintf("not installed: Account, ReleaseChannel, DbtSync, Deployment, Branch and %d more", len(v1alpha1.Kinds)-5)},
+		}, Failed, fmt.Sprintf("not installed: Account, ReleaseChannel, ModelEndpoint, DbtSync, Deployment and %d more", len(v1alpha1.Kinds)-5)},
 		"one not established": {func(t *testing.T, all []apiextensionsv1.CustomResourceDefinition) []apiextensionsv1.CustomResourceDefinition {
 			of(t, all, "Account").Status.Conditions = nil
 			return all
