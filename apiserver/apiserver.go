@@ -43,6 +43,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
+	"github.com/quoin-dev/quoin/apiserver/mcp"
 	"github.com/quoin-dev/quoin/apiserver/oidcissuer"
 	"github.com/quoin-dev/quoin/apiserver/queries"
 	"github.com/quoin-dev/quoin/apiserver/recording"
@@ -225,6 +226,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if f.api, err = newREST(ctx, k8s, writer, known, f.directory, groups, c); err != nil {
 		return err
 	}
+	f.mcp = mcp.New(mcp.Options{Deployments: known.Deployments, Version: c.Version})
 	if f.authenticator, f.signIn, err = newAuthenticator(k8s, f.directory, roles, groups, f.log, c, background); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
+	"github.com/quoin-dev/quoin/apiserver/mcp"
 	"github.com/quoin-dev/quoin/apiserver/oidcissuer"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
@@ -45,6 +46,8 @@ type handler struct {
 	limits *limits
 	// signIn serves sign-in and the authorization server of each account.
 	signIn *signin.Server
+	// mcp serves clients of the Model Context Protocol.
+	mcp *mcp.Server
 	// issuer serves the documents of the OpenID Connect issuers of the accounts.
 	issuer *oidcissuer.Server
 	// log is the audit log; nil without a database.
@@ -149,7 +152,7 @@ func (f *handler) refuse(w http.ResponseWriter, r *http.Request, account *v1alph
 		serving.Annotate(r.Context(), "refused", err.Error())
 		challenge := `Bearer realm="quoin"`
 		if account != nil {
-			challenge += f.signIn.Challenge(account)
+			challenge += f.signIn.Challenge(account, r.URL.Path)
 		}
 		if githttp.Handles(r.URL.Path) {
 			challenge = githttp.Challenge
@@ -196,6 +199,10 @@ func (f *handler) serve(w http.ResponseWriter, r *http.Request, account *v1alpha
 	w = recorded.Gate(r.Context(), w, errorWriter(r.URL.Path))
 	if githttp.Handles(r.URL.Path) {
 		f.git.ServeHTTP(w, r, account, p)
+		return
+	}
+	if mcp.Handles(r.URL.Path) {
+		f.mcp.ServeHTTP(w, r, account, p)
 		return
 	}
 	if source == audit.SourceREST {

@@ -12,6 +12,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
+	"github.com/quoin-dev/quoin/apiserver/mcp"
 	"github.com/quoin-dev/quoin/apiserver/rest/model"
 	"github.com/quoin-dev/quoin/apiserver/scim"
 	"github.com/quoin-dev/quoin/apiserver/signin"
@@ -50,7 +51,7 @@ var bodyPace = serving.Pace{Grace: 10 * time.Second, Rate: 16 << 10, Timeout: ti
 
 // bodyLimit returns the maximum size of the body of a request; 0 for the default.
 func bodyLimit(r *http.Request) int64 {
-	return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r), githttp.BodyLimit(r), dbtobjects.BodyLimit(r), signin.BodyLimit(r))
+	return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r), githttp.BodyLimit(r), dbtobjects.BodyLimit(r), signin.BodyLimit(r), mcp.BodyLimit(r))
 }
 
 // limits are the limits of authenticated callers.

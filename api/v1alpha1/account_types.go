@@ -222,6 +222,28 @@ type AccountGitHub struct {
 	InstallationIDs []int64 `json:"installationIds"`
 }
 
+// AccountMCP configures the account's endpoint for clients of the Model Context Protocol, /api/mcp.
+type AccountMCP struct {
+	// deployments that clients reach: names of Deployment objects in the account's namespace. None when absent: the endpoint
+	// is off. A name without an object has no effect.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +optional
+	Deployments []string `json:"deployments,omitempty"`
+
+	// redirectURIs are the addresses to which users are redirected who sign in with a client in the web; clients on the
+	// user's computer need none.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=9
+	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:items:Pattern=`^https://[A-Za-z0-9.-]+(:[0-9]{1,5})?/[A-Za-z0-9._~%!$&'()*+,;=:@/-]*$`
+	// +optional
+	RedirectURIs []string `json:"redirectURIs,omitempty"`
+}
+
 // AccountSpec is the desired state of an Account.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.customDomains) || !self.customDomains.exists(d, d.split(':')[0] == self.host.split(':')[0])",message="must not contain the host of spec.host",fieldPath=".customDomains"
@@ -304,6 +326,10 @@ type AccountSpec struct {
 	// github configures the account's access to GitHub with Quoin's GitHub App; none when absent.
 	// +optional
 	GitHub *AccountGitHub `json:"github,omitempty"`
+
+	// mcp configures the endpoint for clients of the Model Context Protocol; it is off when absent.
+	// +optional
+	MCP *AccountMCP `json:"mcp,omitempty"`
 }
 
 // AccountStatus is the observed state of an Account.

@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -26,6 +27,9 @@ func NewAuthenticator(o Options) auth.Authenticator {
 
 // errToken is returned for every invalid access token.
 var errToken = auth.Invalid("there is no such access token: it has expired, was revoked, or is that of another account")
+
+// errScope is returned for a token of a client of MCP on another path (RFC 6750, section 3.1).
+var errScope = fmt.Errorf("%w: insufficient_scope: the access token has the scope %q, which is valid for %s only", auth.ErrForbidden, oauth.ScopeMCP, mcpPath)
 
 // Authenticate implements auth.Authenticator.
 func (t *tokens) Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*auth.Principal, error) {
@@ -52,6 +56,9 @@ func (t *tokens) Authenticate(ctx context.Context, account *v1alpha1.Account, r 
 		return nil, err
 	}
 	t.budget.Prove(ctx, account.Name, text)
+	if grant.Scope == oauth.ScopeMCP && r.URL.Path != mcpPath {
+		return nil, errScope
+	}
 	return p, nil
 }
 

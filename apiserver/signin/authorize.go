@@ -30,7 +30,7 @@ func authorizationOf(in *request, values url.Values) (*authorization, error) {
 		return nil, reject(invalidClient, "there is no client %q", printable(values.Get("client_id")))
 	}
 	redirect := values.Get("redirect_uri")
-	if !c.allows(in.url, redirect) {
+	if !c.allows(in, redirect) {
 		return nil, reject(invalidRequest, "the redirect URI is not registered for the client %q", c.ID)
 	}
 	a := &authorization{client: c, redirect: redirect}
@@ -52,7 +52,10 @@ func authorizationOf(in *request, values url.Values) (*authorization, error) {
 	case values.Has("request") || values.Has("request_uri"):
 		return a, reject(invalidRequest, "request and request_uri are not supported")
 	}
-	return a, checkScope(values)
+	if err := checkResource(in, values); err != nil {
+		return a, err
+	}
+	return a, checkScope(c, values)
 }
 
 // answer returns the redirect URI with the parameters of a response and iss (RFC 9207).
@@ -95,7 +98,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, in *request) 
 	}
 	s.render(w, r, http.StatusOK, "consent", pageData{
 		Title: "Allow access?", FormTargets: []string{originOf(a.redirect)},
-		Content: map[string]any{"Client": a.client.Name, "Redirect": originOf(a.redirect), "Parameters": single(values), "Action": authorizePath},
+		Content: map[string]any{"Client": a.client.Name, "Queries": a.client.Scope == oauth.ScopeMCP, "Redirect": originOf(a.redirect), "Parameters": single(values), "Action": authorizePath},
 	})
 }
 
@@ -125,7 +128,7 @@ func (s *Server) rejectAuthorization(w http.ResponseWriter, r *http.Request, in 
 // issueCode redirects to the client with an authorization code.
 func (s *Server) issueCode(w http.ResponseWriter, r *http.Request, in *request, a *authorization) {
 	code, err := s.Store.IssueCode(r.Context(), in.stored(), oauth.Code{
-		ClientID: a.client.ID, RedirectURI: a.redirect, Challenge: a.challenge, Person: in.browser.session.Person, Address: address(r),
+		ClientID: a.client.ID, Scope: a.client.Scope, RedirectURI: a.redirect, Challenge: a.challenge, Person: in.browser.session.Person, Address: address(r),
 	})
 	if err != nil {
 		s.failUnavailable(w, r, err)

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/quoin-dev/quoin/internal/content/oauth"
 )
 
 // oauthClient is a registered client. All are public clients: none has a secret.
@@ -16,6 +18,10 @@ type oauthClient struct {
 	Loopback bool
 	// Paths are the paths below the account's URL to which redirects are allowed.
 	Paths []string
+	// Registered allows the redirect URIs of spec.mcp.redirectURIs of the account.
+	Registered bool
+	// Scope is the scope of the client's tokens.
+	Scope string
 	// Device allows the device grant.
 	Device bool
 	// Trusted clients are part of Quoin: people are not asked for consent.
@@ -24,8 +30,9 @@ type oauthClient struct {
 
 // clients are the registered clients.
 var clients = []oauthClient{
-	{ID: "cube-cli", Name: "Command line (cube)", Loopback: true, Device: true},
-	{ID: "quoin-web", Name: "Web", Paths: []string{webCallbackPath}, Trusted: true},
+	{ID: "cube-cli", Name: "Command line (cube)", Scope: oauth.ScopeAll, Loopback: true, Device: true},
+	{ID: "cube-mcp-client", Name: "AI assistant (MCP)", Scope: oauth.ScopeMCP, Loopback: true, Registered: true},
+	{ID: "quoin-web", Name: "Web", Scope: oauth.ScopeAll, Paths: []string{webCallbackPath}, Trusted: true},
 }
 
 // clientOf returns the client with an id; nil if there is none.
@@ -50,8 +57,11 @@ const maxRedirect = 2000
 
 // allows reports whether the client may redirect to a URI, in an account with a URL. URIs are compared as they
 // are, except for the port of loopback addresses.
-func (c *oauthClient) allows(accountURL, redirect string) bool {
-	if slices.ContainsFunc(c.Paths, func(path string) bool { return redirect == accountURL+path }) {
+func (c *oauthClient) allows(in *request, redirect string) bool {
+	if slices.ContainsFunc(c.Paths, func(path string) bool { return redirect == in.url+path }) {
+		return true
+	}
+	if mcp := in.account.Spec.MCP; c.Registered && mcp != nil && slices.Contains(mcp.RedirectURIs, redirect) {
 		return true
 	}
 	if !c.Loopback || len(redirect) > maxRedirect || strings.ContainsFunc(redirect, isUnsafe) {

@@ -46,7 +46,7 @@ func (s *Server) newDevice(r *http.Request, in *request) (*oauth.Device, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := checkScope(form); err != nil {
+	if err := checkScope(c, form); err != nil {
 		return nil, err
 	}
 	switch {

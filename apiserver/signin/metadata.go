@@ -5,11 +5,12 @@ import (
 	"net/http"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/content/oauth"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// scopeAll is the one scope: everything that the person may do.
-const scopeAll = "all"
+// scopeOffline asks for a refresh token.
+const scopeOffline = "offline_access"
 
 const (
 	codeGrant    = "authorization_code"
@@ -25,7 +26,7 @@ func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request, in *requ
 		"token_endpoint":                                 in.url + tokenPath,
 		"revocation_endpoint":                            in.url + revokePath,
 		"device_authorization_endpoint":                  in.url + deviceCodePath,
-		"scopes_supported":                               []string{scopeAll},
+		"scopes_supported":                               []string{oauth.ScopeAll, oauth.ScopeMCP},
 		"response_types_supported":                       []string{"code"},
 		"response_modes_supported":                       []string{"query"},
 		"grant_types_supported":                          []string{codeGrant, refreshGrant, deviceGrant},
@@ -43,19 +44,36 @@ func (s *Server) resourceMetadata(w http.ResponseWriter, _ *http.Request, in *re
 		"resource":                 in.url,
 		"resource_name":            in.name(),
 		"authorization_servers":    []string{in.url},
-		"scopes_supported":         []string{scopeAll},
+		"scopes_supported":         []string{oauth.ScopeAll},
 		"bearer_methods_supported": []string{"header"},
 		"resource_documentation":   in.url + "/docs",
 	})
 }
 
-// Challenge returns the parameter of the header WWW-Authenticate that names the metadata of the REST API (RFC 9728, section
-// 5.1): clients find the authorization server with it. It returns nothing if people cannot sign in to the account.
-func (s *Server) Challenge(account *v1alpha1.Account) string {
-	if s.Store == nil || len(issuers(account)) == 0 {
+// mcpMetadata serves the metadata of the MCP endpoint as a protected resource.
+func (s *Server) mcpMetadata(w http.ResponseWriter, _ *http.Request, in *request) {
+	writeMetadata(w, map[string]any{
+		"resource":                 in.url + mcpPath,
+		"resource_name":            in.name(),
+		"authorization_servers":    []string{in.url},
+		"scopes_supported":         []string{oauth.ScopeMCP},
+		"bearer_methods_supported": []string{"header"},
+		"resource_documentation":   in.url + "/docs",
+	})
+}
+
+// Challenge returns the parameters of the header WWW-Authenticate that name the metadata of the REST API or of the MCP endpoint, by
+// the path of the request (RFC 9728, section 5.1): clients find the authorization server with it. It returns nothing if people
+// cannot sign in to the account.
+func (s *Server) Challenge(account *v1alpha1.Account, path string) string {
+	switch metadata := tenant.URL(account) + resourceMetadataPath; {
+	case s.Store == nil || len(issuers(account)) == 0:
 		return ""
+	case path == mcpPath:
+		return `, resource_metadata="` + metadata + mcpPath + `", scope="` + oauth.ScopeMCP + `"`
+	default:
+		return `, resource_metadata="` + metadata + `"`
 	}
-	return `, resource_metadata="` + tenant.URL(account) + resourceMetadataPath + `"`
 }
 
 func writeMetadata(w http.ResponseWriter, document map[string]any) {

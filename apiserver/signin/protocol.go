@@ -14,6 +14,7 @@ import (
 
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/oauth"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -24,6 +25,7 @@ const (
 	invalidClient           = "invalid_client"
 	invalidGrant            = "invalid_grant"
 	invalidScope            = "invalid_scope"
+	invalidTarget           = "invalid_target" // RFC 8707, section 2
 	unauthorizedClient      = "unauthorized_client"
 	unsupportedGrantType    = "unsupported_grant_type"
 	unsupportedResponseType = "unsupported_response_type"
@@ -100,14 +102,25 @@ func clientIn(r *http.Request, form url.Values) (*oauthClient, error) {
 	return c, nil
 }
 
-// checkScope returns an error unless the scope of a request is empty or has only known values.
-func checkScope(form url.Values) error {
+// checkScope returns an error unless the scope of a request is empty or that of the client. Clients of MCP also ask for
+// offline_access, if they want a refresh token: all clients get one.
+func checkScope(c *oauthClient, form url.Values) error {
 	for scope := range strings.FieldsSeq(form.Get("scope")) {
-		if scope != scopeAll {
-			return reject(invalidScope, "the scope %q is not known: allowed is %q, which is also the default", printable(scope), scopeAll)
+		if scope != c.Scope && (scope != scopeOffline || c.Scope != oauth.ScopeMCP) {
+			return reject(invalidScope, "the client %q may not have the scope %q: allowed is %q, which is also the default", c.ID, printable(scope), c.Scope)
 		}
 	}
 	return nil
+}
+
+// checkResource returns an error unless the resource that tokens are requested for is one of the account (RFC 8707).
+func checkResource(in *request, form url.Values) error {
+	switch resource := form.Get("resource"); strings.TrimSuffix(resource, "/") {
+	case "", in.url, in.url + mcpPath:
+		return nil
+	default:
+		return reject(invalidTarget, "the resource %q is not one of this account: allowed are %q and %q", printable(resource), in.url, in.url+mcpPath)
+	}
 }
 
 // writeJSON writes a response of the token endpoint, which no cache may keep.

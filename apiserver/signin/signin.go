@@ -66,14 +66,20 @@ const (
 	logoutPath           = "/auth/logout"
 	webCallbackPath      = "/app/callback"
 	stylePath            = "/auth/style.css"
+	// mcpPath is the path of the MCP endpoint, a resource of its own, and oauthPath an older path of the metadata of the server.
+	mcpPath   = "/api/mcp"
+	oauthPath = "/.well-known/oauth"
 )
+
+// wellKnown are the paths of metadata. Clients append the path of a resource or of an issuer to them.
+var wellKnown = []string{serverMetadataPath, serverMetadataPath + mcpPath, resourceMetadataPath, resourceMetadataPath + mcpPath, oauthPath}
 
 // maxBody is the maximum size of the body of a request in bytes.
 const maxBody = 32 << 10
 
 // Handles reports whether a path is one of this package.
 func Handles(path string) bool {
-	return strings.HasPrefix(path, "/auth/") || slices.Contains([]string{"/auth", serverMetadataPath, resourceMetadataPath, webCallbackPath}, path)
+	return strings.HasPrefix(path, "/auth/") || path == "/auth" || path == webCallbackPath || slices.Contains(wellKnown, path)
 }
 
 // BodyLimit returns the maximum size of the body of a request; 0 for a path of another package.
@@ -154,7 +160,10 @@ func New(o Options) *Server {
 	}}
 	for pattern, h := range map[string]handler{
 		"GET " + serverMetadataPath:                        s.serverMetadata,
+		"GET " + serverMetadataPath + mcpPath:              s.serverMetadata,
+		"GET " + oauthPath:                                 s.serverMetadata,
 		"GET " + resourceMetadataPath:                      s.resourceMetadata,
+		"GET " + resourceMetadataPath + mcpPath:            s.mcpMetadata,
 		"GET " + authorizePath:                             s.page(s.authorize),
 		"POST " + authorizePath:                            s.form(s.consent),
 		"POST " + tokenPath:                                s.limited(s.token),

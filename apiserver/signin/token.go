@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"net/url"
@@ -39,7 +40,7 @@ func (s *Server) grant(w http.ResponseWriter, r *http.Request, in *request, only
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
 		"access_token": tokens.Access, "token_type": "Bearer", "expires_in": int(oauth.AccessLifetime / time.Second),
-		"refresh_token": tokens.Refresh, "scope": scopeAll,
+		"refresh_token": tokens.Refresh, "scope": cmp.Or(tokens.Grant.Scope, oauth.ScopeAll),
 	})
 }
 
@@ -60,7 +61,7 @@ func (s *Server) exchange(r *http.Request, in *request, only string) (*oauth.Tok
 	case only != "" && kind != only:
 		return nil, reject(unsupportedGrantType, "the grant type of this endpoint is %q", only)
 	}
-	if err := checkScope(form); err != nil {
+	if err := errors.Join(checkScope(c, form), checkResource(in, form)); err != nil {
 		return nil, err
 	}
 	switch kind {

@@ -57,6 +57,9 @@ settings:
   timezone: {enabled: true, name: Europe/Berlin, allowUserOverride: true}
 github:
   installationIds: [1, 2]
+mcp:
+  deployments: [sales, finance]
+  redirectURIs: ["https://assistant.example.net/callback"]
 theme:
   applyGlobally: true
   logoURL: https://cdn.example.com/logo.svg
@@ -114,6 +117,7 @@ settings:
   maintenanceWindow: {enabled: true, day: Monday, time: "23:59"}
   timezone: {enabled: true, name: America/Argentina/Buenos_Aires, allowUserOverride: true}
 github: {installationIds: [1, 9007199254740991]}
+mcp: {deployments: [], redirectURIs: []}
 theme:
   applyGlobally: true
   logoURL: https://cdn.example.com/logo.svg?v=2
@@ -174,6 +178,11 @@ theme:
 		{name: "github: no installations", with: `{github: {installationIds: []}}`, field: "spec.github.installationIds", message: "should have at least 1 items"},
 		{name: "github: installation 0", with: `{github: {installationIds: [0]}}`, field: "spec.github.installationIds[0]", message: "should be greater than or equal to 1"},
 		{name: "github: one twice", with: `{github: {installationIds: [1, 1]}}`, field: "spec.github.installationIds[1]", message: "Duplicate value"},
+		{name: "mcp: one deployment twice", with: `{mcp: {deployments: [sales, sales]}}`, field: "spec.mcp.deployments[1]", message: "Duplicate value"},
+		{name: "mcp: redirect over http", with: `{mcp: {redirectURIs: ["http://assistant.example.net/callback"]}}`, field: "spec.mcp.redirectURIs[0]", message: "should match"},
+		{name: "mcp: redirect with a query", with: `{mcp: {redirectURIs: ["https://assistant.example.net/callback?x=1"]}}`, field: "spec.mcp.redirectURIs[0]", message: "should match"},
+		{name: "mcp: redirect with a user", with: `{mcp: {redirectURIs: ["https://acme@assistant.example.net/callback"]}}`, field: "spec.mcp.redirectURIs[0]", message: "should match"},
+		{name: "mcp: redirect with a fragment", with: `{mcp: {redirectURIs: ["https://assistant.example.net/callback#x"]}}`, field: "spec.mcp.redirectURIs[0]", message: "should match"},
 		{name: "theme: logo over http", with: `{theme: {logoURL: "http://cdn.example.com/logo.svg"}}`, field: "spec.theme.logoURL", message: "must be an https:// URL"},
 		{name: "theme: font over http", with: `{theme: {typography: {fonts: [{id: a, url: "http://x.example.com", format: otf}], body: {font: a}, heading: {font: a}}}}`,
 			field: "spec.theme.typography.fonts[0].url", message: "must be an https:// URL"},

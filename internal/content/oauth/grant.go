@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -16,6 +17,8 @@ import (
 // Grant is what a person has granted to a client: to act on behalf of the person.
 type Grant struct {
 	ID, ClientID string
+	// Scope is what the tokens are valid for: ScopeAll if it is empty.
+	Scope string
 	Person
 	// Address from which the client has requested it.
 	Address string
@@ -26,6 +29,8 @@ type Grant struct {
 // Code is an authorization request that a person has approved.
 type Code struct {
 	ClientID, RedirectURI string
+	// Scope is that of the grant: ScopeAll if it is empty.
+	Scope string
 	// Challenge is the code challenge of the method S256 (RFC 7636, section 4.2).
 	Challenge string
 	Person    Person
@@ -53,7 +58,7 @@ func (s *Store) IssueCode(ctx context.Context, a store.Account, in Code) (string
 			return err
 		}
 		// Until the code is exchanged, the grant ends with it.
-		g := Grant{ID: rand.Text(), ClientID: in.ClientID, Person: in.Person, Address: in.Address, ExpiresAt: now.Add(CodeLifetime)}
+		g := Grant{ID: rand.Text(), ClientID: in.ClientID, Scope: in.Scope, Person: in.Person, Address: in.Address, ExpiresAt: now.Add(CodeLifetime)}
 		if err := s.insertGrant(ctx, tx, a.UID, g, claims, now); err != nil {
 			return err
 		}
@@ -68,9 +73,9 @@ func (s *Store) IssueCode(ctx context.Context, a store.Account, in Code) (string
 
 // insertGrant stores a grant and records it.
 func (s *Store) insertGrant(ctx context.Context, tx *store.Tx, accountUID string, g Grant, claims string, now time.Time) error {
-	const insert = `INSERT INTO oauth_grant (account_uid, id, client_id, issuer, subject, claims, address, created_at, last_used_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)`
-	_, err := tx.ExecContext(ctx, insert, accountUID, g.ID, g.ClientID, g.Issuer, g.Subject, claims, truncated(g.Address), now.UnixMicro(), g.ExpiresAt.UnixMicro())
+	const insert = `INSERT INTO oauth_grant (account_uid, id, client_id, scope, issuer, subject, claims, address, created_at, last_used_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)`
+	_, err := tx.ExecContext(ctx, insert, accountUID, g.ID, g.ClientID, cmp.Or(g.Scope, ScopeAll), g.Issuer, g.Subject, claims, truncated(g.Address), now.UnixMicro(), g.ExpiresAt.UnixMicro())
 	if err != nil {
 		return fmt.Errorf("store a grant: %w", err)
 	}
@@ -79,6 +84,12 @@ func (s *Store) insertGrant(ctx context.Context, tx *store.Tx, accountUID string
 
 // Redemption is the exchange of a code for tokens.
 type Redemption struct{ Code, ClientID, RedirectURI, Verifier string }
+
+// The scopes of grants: all that the person may do, or the MCP endpoint only.
+const (
+	ScopeAll = "all"
+	ScopeMCP = "mcp-agent-access"
+)
 
 // Redeem exchanges an authorization code for tokens. The error is ErrUnknown, ErrReused or ErrMismatch if the
 // code is invalid.

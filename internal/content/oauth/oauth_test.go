@@ -31,6 +31,26 @@ func testCode(w *world) {
 	}
 }
 
+func testScope(w *world) {
+	request := codeRequest()
+	request.Scope = ScopeMCP
+	code, err := w.store.IssueCode(w.Context(), demo, request)
+	w.must(err)
+	limited := w.redeem(code)
+	renewed := w.refresh(limited.Refresh, nil)
+	device := w.device()
+	w.must(w.store.DecideDevice(w.Context(), demo, device.UserCode, true, ada))
+	for want, all := range map[string][]*Tokens{ScopeMCP: {limited, renewed}, ScopeAll: {w.redeem(w.code()), w.poll(device, nil)}} {
+		for _, t := range all {
+			g, err := w.store.Find(w.Context(), demo.UID, t.Access)
+			w.must(err)
+			if g.Scope != want || t.Grant.Scope != want && t.Grant.Scope != "" {
+				w.Errorf("the scope is %q and %q, want %q", g.Scope, t.Grant.Scope, want)
+			}
+		}
+	}
+}
+
 func testCodeMismatch(w *world) {
 	code := w.code()
 	for name, change := range map[string]func(r *Redemption){

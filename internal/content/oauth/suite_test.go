@@ -31,6 +31,7 @@ func TestDatabases(t *testing.T) {
 		for name, run := range map[string]func(w *world){
 			"a code is exchanged once":                            testCode,
 			"a code is exchanged by its client only":              testCodeMismatch,
+			"tokens have the scope of their grant":                testScope,
 			"a refresh token is exchanged once":                   testRefresh,
 			"a refresh whose response was lost is repeated":       testLostResponse,
 			"a stolen refresh token is detected":                  testStolen,
