@@ -3,7 +3,7 @@
 package v1alpha1
 
 // Permission is a permission of the REST and SCIM APIs, by its documented name.
-// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;FolderRead;FolderEdit;FolderManage;WorkbookRead;WorkbookEdit;WorkbookManage;ReportRead;ReportEdit;ReportManage;SqlRunnerRead;OAuthIntegrationsManage;ScimManage
+// +kubebuilder:validation:Enum=Admin;AuditLogManage;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;FolderRead;FolderEdit;FolderManage;WorkbookRead;WorkbookEdit;WorkbookManage;ReportRead;ReportEdit;ReportManage;SqlRunnerRead;DeploymentAgentRead;OAuthIntegrationsManage;ScimManage
 type Permission string
 
 // The permissions.
@@ -50,6 +50,8 @@ const (
 	PermissionReportManage Permission = "ReportManage"
 	// PermissionSqlRunnerRead allows running SQL; data API tokens of people without it do not.
 	PermissionSqlRunnerRead Permission = "SqlRunnerRead"
+	// PermissionDeploymentAgentRead allows listing the agents of deployments and their skills, and asking them.
+	PermissionDeploymentAgentRead Permission = "DeploymentAgentRead"
 	// PermissionOAuthIntegrationsManage allows reading, creating, changing and deleting OAuth integrations.
 	PermissionOAuthIntegrationsManage Permission = "OAuthIntegrationsManage"
 	// PermissionScimManage allows provisioning users and groups over SCIM.
@@ -57,5 +59,5 @@ const (
 )
 
 // AccountRoleAction is an action of a policy, by its documented name.
-// +kubebuilder:validation:Enum=All;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;AuditLogManage;SqlRunnerRead;ReportRead;ReportEdit;ReportManage;WorkbookManage;WorkbookRead;WorkbookEdit;OAuthIntegrationsManage;FolderRead;FolderEdit;FolderManage
+// +kubebuilder:validation:Enum=All;DeploymentsManage;DeploymentCreate;DeploymentRead;DeploymentUpdate;DeploymentDelete;SecretsManage;SchemaRead;SchemaUpdate;SchemaUpdateDevBranches;AuditLogManage;SqlRunnerRead;ReportRead;ReportEdit;ReportManage;WorkbookManage;WorkbookRead;WorkbookEdit;DeploymentAgentRead;OAuthIntegrationsManage;FolderRead;FolderEdit;FolderManage
 type AccountRoleAction string

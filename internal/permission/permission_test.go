@@ -66,7 +66,7 @@ func TestGranted(t *testing.T) {
 		want    []permission.Name
 	}{
 		"delete grants Admin": {allow("delete", "update", "get"), []permission.Name{"Admin"}},
-		"update":              {allow("update", "get"), []permission.Name{"DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage", "WorkbookRead", "WorkbookManage", "ReportRead", "ReportManage"}},
+		"update":              {allow("update", "get"), []permission.Name{"DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage", "WorkbookRead", "WorkbookManage", "ReportRead", "ReportManage", "DeploymentAgentRead"}},
 		"get":                 {allow("get"), []permission.Name{"DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead", "ReportRead"}},
 		"other verbs":         {allow("list", "patch"), nil},
 	} {

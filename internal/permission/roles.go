@@ -37,8 +37,8 @@ type Action struct {
 // Reasons why Quoin does not use an action.
 const (
 	alerts    = "there are no alerts"
-	agents    = "there are no agents"
-	chats     = "there are no chats"
+	agents    = "agents are objects of Kubernetes"
+	chats     = "a chat is read by the person who has begun it"
 	look      = "there are no dashboards"
 	tiers     = "roles have no license tiers"
 	embedding = "there is no embedding"
@@ -82,7 +82,7 @@ var Actions = []Action{
 	{"AgentRead", agents},
 	{"AgentSpaceManage", agents},
 	{"AgentAdmin", agents},
-	{"DeploymentAgentRead", agents},
+	{Name: "DeploymentAgentRead"},
 	{Name: "OAuthIntegrationsManage"},
 	{"OAuthIntegrationsIssueTokens", "each user authorizes OAuth integrations for themselves, without a permission"},
 	{"McpToolsManage", "there are no MCP tools"},
@@ -167,9 +167,9 @@ type Role struct {
 
 // BuiltIn are the built-in roles that can be assigned. Admin is none of them: it is spec.admin of a user.
 var BuiltIn = []Role{
-	{Name: "Developer", ID: 9007199254740001, Permissions: []Name{"DeploymentsManage", "SqlRunnerRead", "FolderManage", "WorkbookManage", "ReportManage"}},
-	{Name: "Explorer", ID: 9007199254740002, Permissions: []Name{"DeploymentRead", "SchemaRead", "SqlRunnerRead", "FolderEdit", "WorkbookEdit", "ReportEdit"}},
-	{Name: "Viewer", ID: 9007199254740003, Permissions: []Name{"DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead", "ReportRead"}},
+	{Name: "Developer", ID: 9007199254740001, Permissions: []Name{"DeploymentsManage", "SqlRunnerRead", "DeploymentAgentRead", "FolderManage", "WorkbookManage", "ReportManage"}},
+	{Name: "Explorer", ID: 9007199254740002, Permissions: []Name{"DeploymentRead", "SchemaRead", "SqlRunnerRead", "DeploymentAgentRead", "FolderEdit", "WorkbookEdit", "ReportEdit"}},
+	{Name: "Viewer", ID: 9007199254740003, Permissions: []Name{"DeploymentRead", "SchemaRead", "DeploymentAgentRead", "FolderRead", "WorkbookRead", "ReportRead"}},
 }
 
 // reserved are the names that custom roles cannot have, in lower case.

@@ -92,6 +92,10 @@ var Table = []Permission{
 		Allows: "running SQL; data API tokens of people without it do not",
 	},
 	{
+		Name: "DeploymentAgentRead", GrantedBy: []string{"update"}, Policies: []Resource{Global, Deployment},
+		Allows: "listing the agents of deployments and their skills, and asking them",
+	},
+	{
 		Name: "OAuthIntegrationsManage", AccountWide: true, Policies: []Resource{Global},
 		Allows: "reading, creating, changing and deleting OAuth integrations",
 	},

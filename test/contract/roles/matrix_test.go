@@ -62,10 +62,10 @@ var wholeAccount = []string{"Admin", "AuditLogManage", "DeploymentCreate", "OAut
 
 // Sets of permissions, with all that they imply.
 const (
-	onDeployments = "DeploymentRead DeploymentUpdate DeploymentDelete SecretsManage SchemaRead SchemaUpdate SchemaUpdateDevBranches SqlRunnerRead"
+	onDeployments = "DeploymentRead DeploymentUpdate DeploymentDelete SecretsManage SchemaRead SchemaUpdate SchemaUpdateDevBranches SqlRunnerRead DeploymentAgentRead"
 	manage        = "DeploymentsManage DeploymentCreate DeploymentRead DeploymentUpdate DeploymentDelete SecretsManage SchemaRead SchemaUpdate SchemaUpdateDevBranches"
 	folders       = "FolderRead FolderEdit FolderManage WorkbookRead WorkbookEdit WorkbookManage ReportRead ReportEdit ReportManage"
-	all           = "Admin AuditLogManage OAuthIntegrationsManage ScimManage SqlRunnerRead " + manage + " " + folders
+	all           = "Admin AuditLogManage OAuthIntegrationsManage ScimManage SqlRunnerRead DeploymentAgentRead " + manage + " " + folders
 )
 
 // implied is what single permissions of keys imply besides themselves.
@@ -116,7 +116,7 @@ func principals(t *testing.T) map[string]principal {
 		}
 		return key
 	}
-	const developer, explorer, viewer = manage + " SqlRunnerRead " + folders, "DeploymentRead SchemaRead SqlRunnerRead FolderRead FolderEdit WorkbookRead WorkbookEdit ReportRead ReportEdit", "DeploymentRead SchemaRead FolderRead WorkbookRead ReportRead"
+	const developer, explorer, viewer = manage + " SqlRunnerRead DeploymentAgentRead " + folders, "DeploymentRead SchemaRead SqlRunnerRead DeploymentAgentRead FolderRead FolderEdit WorkbookRead WorkbookEdit ReportRead ReportEdit", "DeploymentRead SchemaRead DeploymentAgentRead FolderRead WorkbookRead ReportRead"
 	of := func(token, own, other, whole string) principal { return principal{token, own, other, whole, 401} }
 	account := func(name, held string, verbs ...string) principal {
 		return principal{serviceAccount(t, name, verbs...), held, held, held, 403}
@@ -139,7 +139,7 @@ func principals(t *testing.T) map[string]principal {
 		"access token, group with a role":       everywhere(accessToken("zoe", "developers"), developer),
 		"access token, group of administrators": everywhere(accessToken("zoe", "admins"), all),
 		"ServiceAccount, get":                   account("may-get", "DeploymentRead SchemaRead FolderRead WorkbookRead ReportRead", "get"),
-		"ServiceAccount, update":                account("may-update", manage+" "+folders, "get", "update"),
+		"ServiceAccount, update":                account("may-update", manage+" DeploymentAgentRead "+folders, "get", "update"),
 		"ServiceAccount, delete":                account("may-delete", all, "delete"),
 	}
 	for _, name := range permission.Names() {
