@@ -108,15 +108,15 @@ type AgentSpec struct {
 
 	// allowEmbedding lists the agent for applications that embed chats.
 	// +optional
-	AllowEmbedding bool `json:"allowEmbedding,omitempty"`
+	AllowEmbedding *bool `json:"allowEmbedding,omitempty"`
 
 	// allowMCP lets MCP clients use the agent.
 	// +optional
-	AllowMCP bool `json:"allowMCP,omitempty"`
+	AllowMCP *bool `json:"allowMCP,omitempty"`
 
 	// suspended rejects messages to the agent. Chats can still be read.
 	// +optional
-	Suspended bool `json:"suspended,omitempty"`
+	Suspended *bool `json:"suspended,omitempty"`
 }
 
 // ModelEndpointReference refers to a ModelEndpoint.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -63,7 +64,7 @@ func (r *agentReconciler) work(ctx context.Context, s *scope) reconciler.Outcome
 	if o := checkEndpoint(ctx, s, account.Name); o != nil {
 		return *o
 	}
-	if s.Object.Spec.Suspended {
+	if ptr.Deref(s.Object.Spec.Suspended, false) {
 		return reconciler.Done("The agent is suspended; messages are rejected").WithReason(v1alpha1.ReasonSuspended)
 	}
 	return reconciler.Done("The agent answers messages")
