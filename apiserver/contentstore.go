@@ -26,6 +26,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/content/upload"
+	"github.com/quoin-dev/quoin/internal/content/usage"
 	"github.com/quoin-dev/quoin/internal/content/usertoken"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -36,7 +37,7 @@ import (
 func ContentOwners() []store.Owner { return slices.Clone(owners) }
 
 // owners are the packages with tables in the content store.
-var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner, oauth.Owner, usertoken.Owner, subject.Owner}, content.Owners...)
+var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner, oauth.Owner, usertoken.Owner, subject.Owner, usage.Owner}, content.Owners...)
 
 const (
 	// purgeInterval is the time between two scans for content of deleted objects.
@@ -60,7 +61,7 @@ func newContentStore(k8s cluster.Cluster, c Config, deployments toolscache.Share
 		return purger.Run(ctx, purgeInterval)
 	})
 	for _, expire := range []func(ctx context.Context, s *store.Store, interval time.Duration, log *slog.Logger) error{
-		token.RunExpiry, upload.RunExpiry, deploytoken.RunExpiry, oauth.RunExpiry, usertoken.RunExpiry,
+		token.RunExpiry, upload.RunExpiry, deploytoken.RunExpiry, oauth.RunExpiry, usertoken.RunExpiry, usage.RunExpiry,
 	} {
 		database.WhileOpen(func(ctx context.Context, s *store.Store) error { return expire(ctx, s, purgeInterval, c.Log) })
 	}

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"slices"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -11,6 +12,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/contentusers"
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
 	"github.com/quoin-dev/quoin/internal/content/subject"
+	"github.com/quoin-dev/quoin/internal/content/usage"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -18,7 +20,7 @@ import (
 // is open.
 func (g *storedGroups) useContent(k8s cluster.Cluster, database *store.Database, c Config) error {
 	service := contentusers.New(contentusers.Options{
-		Users: &subject.Users{DB: database, Parts: content.OfUsers},
+		Users: &subject.Users{DB: database, Parts: slices.Concat(content.OfUsers, usage.OfUsers)},
 		Cache: k8s.GetCache(), Live: k8s.GetAPIReader(), Log: c.Log,
 	})
 	g.content.Database = service.Guard(database)
