@@ -173,12 +173,12 @@ func (d *Directory) FindGroup(namespace string, n int64) (*v1alpha1.ScimGroup, e
 	return nil, edit.ErrDeleted
 }
 
-// NameOfGroup returns the display name of a group, from the cache; empty if there is none.
-func (d *Directory) NameOfGroup(namespace, group string) string {
+// NameOfGroup returns the UID and the display name of a group, from the cache; empty if there is none.
+func (d *Directory) NameOfGroup(namespace, group string) (uid, name string) {
 	if g := d.groups.visible(namespace, group); g != nil {
-		return g.Spec.DisplayName
+		return string(g.UID), g.Spec.DisplayName
 	}
-	return ""
+	return "", ""
 }
 
 // finishRename releases the old unique value after a change. If the reservation of the new value expired

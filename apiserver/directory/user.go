@@ -146,13 +146,12 @@ func (d *Directory) RolesOfGroups(ctx context.Context, namespace, user string) [
 	return roles
 }
 
-// GroupsOf returns the object names of the groups that a user is in, directly or through others, from the cache.
-func (d *Directory) GroupsOf(ctx context.Context, namespace, user string) []string {
-	var names []string
+// GroupsOf returns the object names and the UIDs of the groups that a user is in, directly or through others, from the cache.
+func (d *Directory) GroupsOf(ctx context.Context, namespace, user string) (names, uids []string) {
 	for g := range d.view(ctx, namespace, schema.User, nil).groupsOf(user) {
-		names = append(names, g.Name)
+		names, uids = append(names, g.Name), append(uids, string(g.UID))
 	}
-	return names
+	return names, uids
 }
 
 // Contact returns the e-mail address of a user, which is the userName for one without addresses, and the first name. It reads

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/access"
@@ -45,7 +46,7 @@ var weights = map[string]int{
 	"create folder": 20, "rename folder": 3, "move folder": 12, "delete folder": 4,
 	"create workbook": 12, "upsert workbook": 12, "update workbook": 8, "delete workbook": 3,
 	"create report": 12, "upsert report": 12, "update report": 8, "delete report": 3,
-	"publish": 12, "restore": 8, "grant": 20, "member": 4, "delete user": 1,
+	"publish": 12, "restore": 8, "grant": 20, "member": 4, "delete user": 1, "bulk move": 6, "bulk delete": 2,
 }
 
 // randomOperation returns the operation of a step. Ids are those of objects that may exist.
@@ -73,6 +74,8 @@ type world struct {
 	content *workspace.Workspace
 	users   *subject.Users
 	model   *model
+	// api serves bulk requests.
+	api *rest.API
 }
 
 var (
@@ -83,12 +86,14 @@ var (
 func unrecorded(context.Context, *store.Tx, audit.Event) error { return nil }
 
 func newWorld(ctx context.Context, s *store.Store) *world {
-	return &world{
+	w := &world{
 		ctx: ctx, store: s, model: newModel(),
 		folders: &folder.Folders{DB: s, Record: unrecorded, Deleted: workspace.FolderDeleted},
 		content: &workspace.Workspace{DB: s, Record: unrecorded},
 		users:   &subject.Users{DB: s, Parts: slices.Concat(folder.OfUsers, workspace.OfUsers, access.OfUsers)},
 	}
+	w.api = newAPI(w)
+	return w
 }
 
 // outcome is what an operation has to result in.
@@ -96,6 +101,8 @@ type outcome struct {
 	// reason is that of the rejection; empty for a success, after which then changes the model.
 	reason content.Reason
 	then   func()
+	// different is how the outcomes of a bulk request differ from those that it has to have; empty if they do not.
+	different string
 }
 
 func rejected(r content.Reason) outcome { return outcome{reason: r} }
@@ -111,6 +118,8 @@ func (w *world) do(o operation) (outcome, error) {
 		return w.doWorkbook(o, kind, c, by)
 	case what == "report":
 		return w.doReport(o, kind, c, by)
+	case kind == "bulk":
+		return w.bulk(o, what, c)
 	}
 	switch o.kind {
 	case "publish":
@@ -235,7 +244,7 @@ func (w *world) doFolder(o operation, kind string, c caller, by access.Caller) (
 			func() content.Reason { return rejects(m.depth(o.to) >= folder.MaxDepth, content.Invalid) },
 			func() content.Reason { return rejects(taken(o.to, 0), content.Conflict) },
 		)
-		return outcome{reason, func() {
+		return outcome{reason: reason, then: func() {
 			m.add(&object{Object: access.Object{Kind: access.Folder, ID: path[len(path)-1].ID}, folder: o.to, name: name, owner: c.owner()})
 		}}, err
 	case "rename":
@@ -244,26 +253,31 @@ func (w *world) doFolder(o operation, kind string, c caller, by access.Caller) (
 			func() content.Reason { return m.needs(c, access.Folder, o.id, access.Edit) },
 			func() content.Reason { return rejects(taken(target.folder, o.id), content.Conflict) },
 		)
-		return outcome{reason, func() { target.name = name }}, err
+		return outcome{reason: reason, then: func() { target.name = name }}, err
 	case "move":
 		_, err := w.folders.Move(w.ctx, demo, by, o.id, o.to)
 		return m.moved(c, target, o), err
 	}
 	err := w.folders.Delete(w.ctx, demo, by, o.id)
+	return m.deletedFolder(c, o.id), err
+}
+
+// deletedFolder returns the outcome of deleting a folder.
+func (m *model) deletedFolder(c caller, id int64) outcome {
 	reason := first(
-		func() content.Reason { return m.needs(c, access.Folder, o.id, access.Manage) },
+		func() content.Reason { return m.needs(c, access.Folder, id, access.Manage) },
 		func() content.Reason {
-			return rejects(slices.ContainsFunc(m.all(access.Folder), func(f *object) bool { return f.folder == o.id }), content.Invalid)
+			return rejects(slices.ContainsFunc(m.all(access.Folder), func(f *object) bool { return f.folder == id }), content.Invalid)
 		},
 	)
-	return outcome{reason, func() {
-		delete(m.objects, target.Object)
+	return outcome{reason: reason, then: func() {
+		delete(m.objects, access.Object{Kind: access.Folder, ID: id})
 		for _, other := range m.objects {
-			if other.folder == o.id {
+			if other.folder == id {
 				other.folder = 0
 			}
 		}
-	}}, err
+	}}
 }
 
 // depth returns the number of folders on the path to a folder.
@@ -271,7 +285,7 @@ func (m *model) depth(id int64) int { return len(m.path(m.find(access.Folder, id
 
 // moved returns the outcome of moving a folder.
 func (m *model) moved(c caller, target *object, o operation) outcome {
-	return outcome{first(
+	return outcome{reason: first(
 		func() content.Reason { return m.needs(c, access.Folder, o.id, access.Manage) },
 		func() content.Reason { return m.into(c, o.to) },
 		func() content.Reason {
@@ -294,7 +308,7 @@ func (m *model) moved(c caller, target *object, o operation) outcome {
 				return f.folder == o.to && f != target && strings.EqualFold(f.name, target.name)
 			}), content.Conflict)
 		},
-	), func() { target.folder = o.to }}
+	), then: func() { target.folder = o.to }}
 }
 
 // doWorkbook creates, updates, upserts or deletes a workbook.
@@ -327,14 +341,19 @@ func (w *world) doWorkbook(o operation, kind string, c caller, by access.Caller)
 		return m.updatedWorkbook(c, target, in, content.NotFound), err
 	}
 	err := w.content.Delete(w.ctx, demo, by, o.id)
-	return outcome{m.needs(c, access.Workbook, o.id, access.Manage), func() {
-		delete(m.objects, target.Object)
+	return m.deletedWorkbook(c, o.id), err
+}
+
+// deletedWorkbook returns the outcome of deleting a workbook.
+func (m *model) deletedWorkbook(c caller, id int64) outcome {
+	return outcome{reason: m.needs(c, access.Workbook, id, access.Manage), then: func() {
+		delete(m.objects, access.Object{Kind: access.Workbook, ID: id})
 		for _, r := range m.all(access.Report) {
-			if r.workbook == o.id {
+			if r.workbook == id {
 				delete(m.objects, r.Object)
 			}
 		}
-	}}, err
+	}}
 }
 
 // slugFree returns the rejection of a slug of a workbook, and the workbook that loses it.
@@ -359,7 +378,7 @@ func (m *model) createdWorkbook(c caller, in int64, slug, name string, takeover 
 		return rejected(r)
 	}
 	r, loser := m.slugFree(c, slug, takeover, nil)
-	return outcome{r, func() {
+	return outcome{reason: r, then: func() {
 		if loser != nil {
 			loser.slug = ""
 		}
@@ -392,7 +411,7 @@ func (m *model) updatedWorkbook(c caller, target *object, in workspace.Change, h
 	if to != target.folder || slug != target.slug {
 		r, loser = m.slugFree(c, slug, in.Takeover, target)
 	}
-	return outcome{r, func() {
+	return outcome{reason: r, then: func() {
 		if loser != nil {
 			loser.slug = ""
 		}
@@ -428,7 +447,12 @@ func (w *world) doReport(o operation, kind string, c caller, by access.Caller) (
 		return m.updatedReport(c, target, in, content.NotFound), err
 	}
 	err := w.content.DeleteReport(w.ctx, demo, by, o.id)
-	return outcome{m.needs(c, access.Report, o.id, access.Manage), func() { delete(m.objects, target.Object) }}, err
+	return m.deletedReport(c, o.id), err
+}
+
+// deletedReport returns the outcome of deleting a report.
+func (m *model) deletedReport(c caller, id int64) outcome {
+	return outcome{reason: m.needs(c, access.Report, id, access.Manage), then: func() { delete(m.objects, access.Object{Kind: access.Report, ID: id}) }}
 }
 
 // reportInto returns the rejection of a caller who puts a report into a folder or a workbook.
@@ -440,7 +464,7 @@ func (m *model) reportInto(c caller, in workspace.ReportChange) content.Reason {
 }
 
 func (m *model) createdReport(c caller, in workspace.ReportChange, created *workspace.Report) outcome {
-	return outcome{m.reportInto(c, in), func() {
+	return outcome{reason: m.reportInto(c, in), then: func() {
 		m.add(&object{
 			Object: access.Object{Kind: access.Report, ID: created.ID}, folder: ptr.Deref(in.FolderID, 0), workbook: ptr.Deref(in.WorkbookID, 0),
 			name: workspace.UntitledReport, publicID: created.PublicID, sql: *in.SQLQuery, owner: c.owner(),
@@ -508,7 +532,7 @@ func (w *world) publish(o operation, c caller, by access.Caller) (outcome, error
 		}
 	}
 	_, err := w.content.Publish(w.ctx, demo, by, o.id, workspace.Publication{Config: workspace.Object{"widgets": widgets}})
-	return outcome{w.model.needs(c, access.Workbook, o.id, access.Edit), func() { target.published(reports) }}, err
+	return outcome{reason: w.model.needs(c, access.Workbook, o.id, access.Edit), then: func() { target.published(reports) }}, err
 }
 
 // chart returns a widget.

@@ -98,6 +98,9 @@ func play(t *testing.T, url string, operations []operation) (failed, accepted in
 		if reason, err := reasonOf(err); err != nil || reason != want.reason {
 			return i, accepted, fmt.Errorf("%s: the reason of the rejection is %q, want %q: %v", o, reason, want.reason, err) //nolint:errorlint // it may be nil
 		}
+		if want.different != "" {
+			return i, accepted, fmt.Errorf("%s: %s", o, want.different)
+		}
 		if err == nil {
 			accepted++
 			if want.then != nil {

@@ -32,8 +32,8 @@ type Options struct {
 	// Contact returns the e-mail address and the first name of a user of an account by the name of the
 	// ScimUser; empty if there is none.
 	Contact func(namespace, user string) (email, firstName string)
-	// Groups returns the names of the ScimGroups that a ScimUser is in, directly or through others.
-	Groups func(ctx context.Context, namespace, user string) []string
+	// Groups returns the names and the UIDs of the ScimGroups that a ScimUser is in, directly or through others.
+	Groups func(ctx context.Context, namespace, user string) (names, uids []string)
 	// People has the users and groups that content is shared with; nil for none.
 	People People
 	// Deployments returns the deployments of a namespace on which a principal holds a permission; nil for none.
@@ -53,7 +53,7 @@ func New(o Options) []rest.Family {
 		o.Contact = func(string, string) (string, string) { return "", "" }
 	}
 	if o.Groups == nil {
-		o.Groups = func(context.Context, string, string) []string { return nil }
+		o.Groups = func(context.Context, string, string) (names, uids []string) { return nil, nil }
 	}
 	a := &api{
 		folders: &folder.Folders{DB: o.Database, Record: record, Deleted: workspace.FolderDeleted},
@@ -69,7 +69,7 @@ type api struct {
 	folders *folder.Folders
 	content *workspace.Workspace
 	contact func(namespace, user string) (email, firstName string)
-	groups  func(ctx context.Context, namespace, user string) []string
+	groups  func(ctx context.Context, namespace, user string) (names, uids []string)
 	sharing *access.Sharing
 	people  People
 

@@ -56,7 +56,9 @@ func (a *api) callerOf(ctx context.Context, kind access.Kind) access.Caller {
 	}
 	if p.User != "" {
 		by.Owner = access.User(p.User)
-		for _, group := range a.groups(ctx, s.Namespace(), p.User) {
+		var names []string
+		names, by.Access.GroupUIDs = a.groups(ctx, s.Namespace(), p.User)
+		for _, group := range names {
 			by.Access.Groups = append(by.Access.Groups, access.Group(group))
 		}
 	}

@@ -26,8 +26,8 @@ type People interface {
 	FindUser(ctx context.Context, namespace, id string) (*v1alpha1.ScimUser, error)
 	// FindGroup returns a ScimGroup by its number; edit.ErrDeleted if there is none.
 	FindGroup(namespace string, n int64) (*v1alpha1.ScimGroup, error)
-	// NameOfGroup returns the display name of a group by the name of the ScimGroup; empty if there is none.
-	NameOfGroup(namespace, group string) string
+	// NameOfGroup returns the UID and the display name of a group by the name of the ScimGroup; empty if there is none.
+	NameOfGroup(namespace, group string) (uid, name string)
 }
 
 func (a *api) policiesFamily() rest.Family {
@@ -192,7 +192,7 @@ func (a *api) setGroupPolicy(ctx context.Context, in *SetGroupPolicyInput) (*Pol
 		if err != nil {
 			return access.To{}, err
 		}
-		return access.To{Subject: access.Group(g.Name)}, nil
+		return access.To{Subject: access.Group(g.Name), GroupUID: string(g.UID)}, nil
 	})
 }
 
@@ -223,16 +223,19 @@ func (a *api) policiesOutput(ctx context.Context, o access.Object, all []access.
 		return nil, err
 	}
 	out := &PoliciesOutput{ResourcePolicies{
-		ResourceType: string(o.Kind), ResourceID: o.ID, DeploymentID: deploymentID(ctx), Items: make([]ResourcePolicy, len(all)),
+		ResourceType: string(o.Kind), ResourceID: o.ID, DeploymentID: deploymentID(ctx), Items: []ResourcePolicy{},
 	}}
 	for i := range all {
-		out.Body.Items[i] = a.shownPolicy(ctx, o, &all[i])
+		if shown := a.shownPolicy(ctx, o, &all[i]); shown != nil {
+			out.Body.Items = append(out.Body.Items, *shown)
+		}
 	}
 	return out, nil
 }
 
-func (a *api) shownPolicy(ctx context.Context, o access.Object, g *access.Grant) ResourcePolicy {
-	out := ResourcePolicy{Action: string(o.Kind) + actions[g.Level], IsOwner: g.IsOwner, Organization: g.Subject == access.Everyone}
+// shownPolicy returns a grant as documented; nil for one to a group that was deleted.
+func (a *api) shownPolicy(ctx context.Context, o access.Object, g *access.Grant) *ResourcePolicy {
+	out := &ResourcePolicy{Action: string(o.Kind) + actions[g.Level], IsOwner: g.IsOwner, Organization: g.Subject == access.Everyone}
 	if g.Object != o {
 		out.InheritedFrom = &PolicySource{string(g.Kind), g.ID, g.Name}
 	}
@@ -242,7 +245,10 @@ func (a *api) shownPolicy(ctx context.Context, o access.Object, g *access.Grant)
 	if group, isGroup := strings.CutPrefix(g.Subject, access.Group("")); isGroup {
 		shown := &PolicyGroup{ID: number.Of("Group", group)}
 		if a.people != nil {
-			shown.Name = a.people.NameOfGroup(rest.ScopeFrom(ctx).Namespace(), group)
+			var uid string
+			if uid, shown.Name = a.people.NameOfGroup(rest.ScopeFrom(ctx).Namespace(), group); g.GroupUID != "" && g.GroupUID != uid {
+				return nil
+			}
 		}
 		out.GroupID, out.Group = &shown.ID, shown
 	} else if !out.Organization {

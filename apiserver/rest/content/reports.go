@@ -87,15 +87,11 @@ type PivotItems struct {
 // ReportOutput is a report.
 type ReportOutput struct{ Body Report }
 
-func (a *api) shownReport(ctx context.Context, by *access.Caller, r *workspace.Report, path []workspace.Place, placements []workspace.Placement) (Report, error) {
+func (a *api) shownReport(ctx context.Context, by *access.Caller, r *workspace.Report, path []workspace.Place, placements []workspace.Placement) Report {
 	owner := a.shownOwner(ctx, r.Owner)
-	pivot, err := shownPivotItems(r)
-	if err != nil {
-		return Report{}, err
-	}
 	out := Report{
 		ID: r.ID, PublicID: r.PublicID, DeploymentID: deploymentID(ctx), Type: "REPORT", Name: r.Name, Title: rest.NilIfEmpty(r.Title),
-		FolderPath: shownPath(path), JSONQuery: rest.NilIfEmpty(r.JSONQuery), SQLQuery: rest.NilIfEmpty(r.SQLQuery), PivotItems: pivot,
+		FolderPath: shownPath(path), JSONQuery: rest.NilIfEmpty(r.JSONQuery), SQLQuery: rest.NilIfEmpty(r.SQLQuery), PivotItems: shownPivotItems(r),
 		Meta: StoredObject(r.Meta), Source: rest.NilIfEmpty(r.Source), Version: r.Version, CurrentQueryChecksum: r.Checksum,
 		CanEdit:    r.Level >= access.Edit,
 		CanManage:  r.Level >= by.ToManageReports(),
@@ -122,7 +118,7 @@ func (a *api) shownReport(ctx context.Context, by *access.Caller, r *workspace.R
 	if newest != nil {
 		out.ExternalWorkbookID, out.ResultLocation, out.EndResultCell = &newest.ExternalWorkbook, &newest.ResultLocation, rest.NilIfEmpty(newest.EndResultCell)
 	}
-	return out, nil
+	return out
 }
 
 // reportOutput returns a report with its path and its placements.
@@ -138,11 +134,7 @@ func (a *api) reportOutput(ctx context.Context, by *access.Caller, r *workspace.
 	if err != nil {
 		return nil, err
 	}
-	shown, err := a.shownReport(ctx, by, r, path, placements)
-	if err != nil {
-		return nil, err
-	}
-	return &ReportOutput{shown}, nil
+	return &ReportOutput{a.shownReport(ctx, by, r, path, placements)}, nil
 }
 
 // ListReportsInput are the parameters of the list.
@@ -258,9 +250,7 @@ func (a *api) listReports(ctx context.Context, in *ListReportsInput) (*ReportsOu
 	out.Body.Items = make([]Report, len(list.Body.Items))
 	for i := range list.Body.Items {
 		r := &list.Body.Items[i]
-		if out.Body.Items[i], err = a.shownReport(ctx, &by, r, found.Paths[r.PathID], found.Placements[r.ID]); err != nil {
-			return nil, err
-		}
+		out.Body.Items[i] = a.shownReport(ctx, &by, r, found.Paths[r.PathID], found.Placements[r.ID])
 	}
 	out.Body.Data, out.Body.Count, out.Body.PageInfo = out.Body.Items, found.Total, list.Body.PageInfo
 	if filter.Order == workspace.ByViewedAt {

@@ -77,8 +77,14 @@ func valueOf[T any](text string) (*T, error) {
 	return out, nil
 }
 
-func shownPivotItems(r *workspace.Report) (*PivotItems, error) {
-	return valueOf[PivotItems](r.PivotItems)
+// shownPivotItems returns the pivot items of a report; nil without any, and for stored ones that are not of the documented form: the
+// report is shown without them.
+func shownPivotItems(r *workspace.Report) *PivotItems {
+	pivot, err := valueOf[PivotItems](r.PivotItems)
+	if err != nil {
+		return nil
+	}
+	return pivot
 }
 
 // Placement is where a spreadsheet has the result of a report, as documented.

@@ -207,6 +207,7 @@ func (a *api) move(ctx context.Context, ref WorkspaceItemRef, folder int64) (Wor
 	if err != nil {
 		return WorkspaceItem{}, err
 	}
+	by.Access = access.Everything // the caller has managed it, and may have inherited that from the folder that it was in
 	item, path, err := a.content.Item(ctx, s.Content(), by, t, ref.ID)
 	if err != nil {
 		return WorkspaceItem{}, err

@@ -101,6 +101,8 @@ type Subject struct {
 	Owner string
 	// Groups are those of the user, direct and indirect, as Group(name).
 	Groups []string
+	// GroupUIDs are the UIDs of the groups: what was granted to a deleted group is not granted to a later one of the same name.
+	GroupUIDs []string
 }
 
 // Caller is who reads or changes content.
@@ -133,6 +135,9 @@ func (s Subject) Limited(l Level) Level { return min(l, s.Max) }
 
 // subjects returns the subjects of the grants that concern s.
 func (s Subject) subjects() []string { return append([]string{s.Owner, Everyone}, s.Groups...) }
+
+// groupUIDs returns the UIDs that grants which concern s have.
+func (s Subject) groupUIDs() []string { return append([]string{""}, s.GroupUIDs...) }
 
 // Step is an object with its grants by subject.
 type Step struct {

@@ -210,10 +210,15 @@ func (w *world) add(kind Kind, in Step, folder, workbook int64) int64 {
 // list returns the levels of all rows of a table that a subject sees, by id.
 func (w *world) list(s Subject, kind Kind) map[int64]Level {
 	w.Helper()
-	st := In(demo, s)
+	return w.read(s, kind, In(demo, s), "")
+}
+
+// read returns the levels of the rows of a table that a subject sees, by id.
+func (w *world) read(s Subject, kind Kind, st Statement, condition string) map[int64]Level {
+	w.Helper()
 	rows := map[Kind]func() Rows{Folder: st.Folders, Workbook: st.Workbooks, Report: st.Reports}[kind]()
 	table := strings.ToLower(string(kind))
-	query := fmt.Sprintf("%sSELECT id, %s FROM %s%s WHERE account_uid = $1 AND deployment_uid = $2 AND %s", st.With, rows.Level, table, rows.Join, rows.Visible)
+	query := fmt.Sprintf("%sSELECT id, %s FROM %s%s WHERE account_uid = $1 AND deployment_uid = $2 AND %s%s", st.With, rows.Level, table, rows.Join, rows.Visible, condition)
 	found, err := w.store.Reader().QueryContext(w.Context(), query, st.Args...)
 	if err != nil {
 		w.Fatalf("%s: %v", query, err)
@@ -237,6 +242,37 @@ func (w *world) list(s Subject, kind Kind) map[int64]Level {
 	return out
 }
 
+// checkWithin checks that the lists of the root, of all folders and of all workbooks have together what the lists of everything have.
+func (w *world) checkWithin(s Subject) {
+	w.Helper()
+	for _, kind := range []Kind{Folder, Workbook, Report} {
+		together := map[int64]Level{}
+		within := func(in Object, level Level, column string) {
+			maps.Copy(together, w.read(s, kind, Within(demo, s, level), fmt.Sprintf(" AND %s = %d", column, in.ID)))
+		}
+		column := map[Kind]string{Folder: "parent_id", Workbook: "folder_id", Report: "workbook_id = 0 AND folder_id"}[kind]
+		within(Object{}, None, column)
+		for id := range w.all(Folder) {
+			o := Object{Folder, id}
+			within(o, w.of(s, o), column)
+		}
+		for id := range w.all(Workbook) {
+			if o := (Object{Workbook, id}); kind == Report {
+				within(o, w.of(s, o), "workbook_id")
+			}
+		}
+		if all := w.list(s, kind); !maps.Equal(all, together) {
+			w.Errorf("%+v: lists within folders and workbooks have %v, that of everything has %v", s, together, all)
+		}
+	}
+}
+
+// all returns the ids of the rows of a table.
+func (w *world) all(kind Kind) map[int64]Level {
+	w.Helper()
+	return w.list(Everything, kind)
+}
+
 func (w *world) of(s Subject, o Object) Level {
 	w.Helper()
 	level, err := Of(w.Context(), w.store.Reader(), demo, s, o)
@@ -256,6 +292,7 @@ var cases = []struct {
 	{"deep trees", testDepth},
 	{"what is required", testRequire},
 	{"grants", testGrants},
+	{"groups of the same name", testGroupsOfTheSameName},
 	{"sharing", testSharing},
 }
 
@@ -298,6 +335,9 @@ func testDecisions(w *world) {
 			w.Errorf("%+v: the statement has %s, visible %t", d, got, visible)
 		}
 	}
+	for _, s := range []Subject{ada, viewer, nothing, program, Everything} {
+		w.checkWithin(s)
+	}
 }
 
 func testWay(w *world) {
@@ -316,6 +356,7 @@ func testWay(w *world) {
 		{func() int64 { return w.add(Folder, step("owned"), beside, 0) }, []int64{top, left, right, deep, beside}},
 	} {
 		added, got := c.add(), w.list(ada, Folder)
+		w.checkWithin(ada)
 		delete(got, added) // the folder in beside
 		if shown := slices.Sorted(maps.Keys(got)); !slices.Equal(shown, c.want) {
 			w.Errorf("visible: %v, want %v", shown, c.want)
@@ -424,6 +465,54 @@ func testGrants(w *world) {
 	contenttest.Rejects(w, err, content.NotFound, "does not exist")
 	if got := read(); len(got) != 4 || contenttest.Count(w, w.store, "access_grant") != 3 {
 		w.Errorf("after the deletion: %q", got)
+	}
+}
+
+// testGroupsOfTheSameName: what was granted to a deleted group is not granted to a later one of its name.
+func testGroupsOfTheSameName(w *world) {
+	folder := w.add(Folder, step("none"), 0, 0)
+	o := Object{Workbook, w.add(Workbook, step("none"), folder, 0)}
+	set := func(uid string, level, wantBefore Level) {
+		w.Helper()
+		w.tx(func(tx *store.Tx) error {
+			before, err := Set(w.Context(), tx, demo, Grant{Object: o, Subject: Group("sales"), GroupUID: uid, Level: level})
+			if before != wantBefore {
+				w.Errorf("before: %s, want %s", before, wantBefore)
+			}
+			return err
+		})
+	}
+	member := func(uid string) Subject {
+		return Subject{Max: Manage, Owner: ada.Owner, Groups: []string{Group("sales"), Group("staff")}, GroupUIDs: []string{uid, "u-staff"}}
+	}
+	check := func(want map[string]Level) {
+		w.Helper()
+		for uid, level := range want {
+			who := member(uid)
+			if got := w.of(who, o); got != level {
+				w.Errorf("a member of group %s has %s, want %s", uid, got, level)
+			}
+			if got, visible := w.list(who, Workbook)[o.ID]; got != level || visible != (level != None) {
+				w.Errorf("the list of a member of group %s has %s, want %s", uid, got, level)
+			}
+			if shown, err := Shows(w.Context(), w.store.Reader(), demo, who, folder); err != nil || shown != (level != None) {
+				w.Errorf("the folder is shown to a member of group %s: %t, %v", uid, shown, err)
+			}
+			w.checkWithin(who)
+		}
+	}
+	set("", View, None) // of a version without UIDs
+	check(map[string]Level{"first": View, "second": View})
+	set("first", View, View)
+	check(map[string]Level{"first": View, "second": None})
+	set("first", Edit, View)
+	set("second", None, None) // removes that of the first
+	check(map[string]Level{"first": None, "second": None})
+	set("first", Edit, None)
+	set("second", View, None)
+	check(map[string]Level{"first": None, "second": View})
+	if n := contenttest.Count(w, w.store, "access_grant"); n != 1 {
+		w.Errorf("there are %d grants", n)
 	}
 }
 

@@ -37,15 +37,11 @@ func Of(ctx context.Context, q store.Querier, s content.Scope, who Subject, o Ob
 	if who.All {
 		return who.Limited(Manage), nil
 	}
-	args, subjects := []any{s.Account.UID, s.Deployment.UID, o.ID}, who.subjects()
-	parameters := make([]string, len(subjects))
-	for i, subject := range subjects {
-		args, parameters[i] = append(args, subject), fmt.Sprintf("$%d", i+4)
-	}
+	st := Statement{Args: []any{s.Account.UID, s.Deployment.UID, o.ID}}
 	query := pathStatement(o) + `SELECT path.depth, path.owner, COALESCE(access_grant.subject, ''), COALESCE(access_grant.level, 0) FROM path
 		LEFT JOIN access_grant ON access_grant.account_uid = $1 AND access_grant.object_kind = path.kind AND access_grant.object_id = path.id
-		AND access_grant.subject IN (` + strings.Join(parameters, ", ") + ") ORDER BY path.depth"
-	rows, err := q.QueryContext(ctx, query, args...)
+		AND access_grant.subject IN (` + st.parameters(who.subjects()) + ") AND access_grant.group_uid IN (" + st.parameters(who.groupUIDs()) + ") ORDER BY path.depth"
+	rows, err := q.QueryContext(ctx, query, st.Args...)
 	if err != nil {
 		return None, fmt.Errorf("read the access to %s %d: %w", o.Kind, o.ID, err)
 	}
@@ -72,7 +68,7 @@ func Of(ctx context.Context, q store.Querier, s content.Scope, who Subject, o Ob
 
 // Shows reports whether a subject sees a folder on which it has no level, because there is something below that it reaches.
 func Shows(ctx context.Context, q store.Querier, s content.Scope, who Subject, folder int64) (shown bool, err error) {
-	st := In(s, who)
+	st := Within(s, who, None)
 	if st.all || st.none {
 		return st.all, nil
 	}
@@ -112,21 +108,21 @@ func RequireFolder(ctx context.Context, q store.Querier, s content.Scope, who Su
 	return content.Prefixed(field, Require(ctx, q, s, who, Object{Folder, folder}, needed))
 }
 
-// RequireVisible returns NotFound for a folder that a subject does not see; one that is only shown as navigation is visible. It
-// does not check that a folder exists for a subject that is All.
-func RequireVisible(ctx context.Context, q store.Querier, s content.Scope, who Subject, folder int64) error {
+// OfVisible returns the level of a subject on a folder, and NotFound for one that it does not see; one that is only shown as
+// navigation is visible, with the level None, as is the root, 0. It does not check that a folder exists for a subject that is All.
+func OfVisible(ctx context.Context, q store.Querier, s content.Scope, who Subject, folder int64) (Level, error) {
 	if folder == 0 {
-		return nil
+		return None, nil
 	}
 	level, err := Of(ctx, q, s, who, Object{Folder, folder})
 	if err != nil || level != None {
-		return err
+		return level, err
 	}
 	shown, err := Shows(ctx, q, s, who, folder)
 	if err == nil && !shown {
 		err = NotFound(Object{Folder, folder})
 	}
-	return err
+	return None, err
 }
 
 // TooLow returns the error for a level of a subject that does not suffice. It names the permission that limits the level.

@@ -34,6 +34,8 @@ type To struct {
 	Subject string
 	// User is the user, if it is one, of whom the grant is then: another user of the same name does not have it.
 	User *subject.User
+	// GroupUID is the UID of the group, if it is one, for the same reason.
+	GroupUID string
 }
 
 // DeploymentUID returns the UID of the deployment of an object of an account.
@@ -87,7 +89,7 @@ func (g *Sharing) Set(ctx context.Context, s content.Scope, by Caller, o Object,
 		if err != nil {
 			return err
 		}
-		before, err := Set(ctx, tx, s, Grant{Object: o, Subject: to.Subject, Level: level, CreatedAt: now().UTC(), CreatedBy: by.Principal})
+		before, err := Set(ctx, tx, s, Grant{Object: o, Subject: to.Subject, GroupUID: to.GroupUID, Level: level, CreatedAt: now().UTC(), CreatedBy: by.Principal})
 		if err != nil {
 			return err
 		}

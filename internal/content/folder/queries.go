@@ -35,13 +35,14 @@ type Level struct {
 // List returns a page of the folders in a folder, or at the root, that the caller sees, ordered by position and id.
 func (f *Folders) List(ctx context.Context, s content.Scope, by access.Caller, parent int64, r store.PageRequest) (level Level, err error) {
 	err = f.DB.Read(ctx, func(q store.Querier) error {
-		if err := content.Prefixed("parentId", access.RequireVisible(ctx, q, s, by.Access, parent)); err != nil {
-			return err
+		above, err := access.OfVisible(ctx, q, s, by.Access, parent)
+		if err != nil {
+			return content.Prefixed("parentId", err)
 		}
 		if level.Path, err = parentPath(ctx, q, s, parent); err != nil {
 			return err
 		}
-		list := siblings(s, by.Access, parent)
+		list := siblings(access.Within(s, by.Access, above), parent)
 		if level.Page, err = list.Read(ctx, q, r); err != nil {
 			return err
 		}
@@ -53,9 +54,8 @@ func (f *Folders) List(ctx context.Context, s content.Scope, by access.Caller, p
 	return level, err
 }
 
-// siblings returns the list of the folders in a folder that a subject sees.
-func siblings(s content.Scope, who access.Subject, parent int64) store.List[Folder] {
-	st := access.In(s, who)
+// siblings returns the list of the folders in a folder that a subject sees. The statement is for what is in it.
+func siblings(st access.Statement, parent int64) store.List[Folder] {
 	visible := st.Folders()
 	return store.List[Folder]{
 		With: st.With, Columns: columns, Args: append(st.Args, parent), Order: []string{"position", "id"},
@@ -76,7 +76,7 @@ func countChildren(ctx context.Context, q store.Querier, s content.Scope, parent
 // Ancestors returns the path to a folder that the caller sees: from the root, the folder itself last.
 func (f *Folders) Ancestors(ctx context.Context, s content.Scope, by access.Caller, id int64) (path []Folder, err error) {
 	err = f.DB.Read(ctx, func(q store.Querier) error {
-		if err := access.RequireVisible(ctx, q, s, by.Access, id); err != nil {
+		if _, err := access.OfVisible(ctx, q, s, by.Access, id); err != nil {
 			return err
 		}
 		path, err = ancestors(ctx, q, s, id)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -93,7 +94,7 @@ func (w *world) checkTree() {
 
 // testPlan checks that a page in the middle of many siblings is read by the index, without a sort.
 func testPlan(w *world) {
-	s := siblings(demo, by.Access, Root)
+	s := siblings(access.Within(demo, by.Access, access.None), Root)
 	query := "SELECT " + s.Columns + " FROM " + s.From + " AND (position, id) > ($4, $5) ORDER BY position ASC, id ASC LIMIT $6"
 	explain := "EXPLAIN QUERY PLAN "
 	if w.store.Dialect() == store.PostgreSQL {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -101,10 +100,15 @@ type Feed struct {
 // names have a text. A page may have fewer items than requested if they are large.
 func (w *Workspace) Feed(ctx context.Context, s content.Scope, r FeedRequest) (out Feed, err error) {
 	err = w.DB.Read(ctx, func(q store.Querier) error {
-		if err := checkShown(ctx, q, s, r.By, r.FolderID); err != nil {
+		level, err := levelShown(ctx, q, s, r.By, r.FolderID)
+		if err != nil {
 			return err
 		}
-		out, err = readFeed(ctx, q, newFeedStatement(s, r))
+		st := access.Within(s, r.By.Access, level)
+		if r.Search != "" {
+			st = access.In(s, r.By.Access)
+		}
+		out, err = readFeed(ctx, q, newFeedStatement(s, st, r))
 		return err
 	})
 	return out, err
@@ -113,7 +117,7 @@ func (w *Workspace) Feed(ctx context.Context, s content.Scope, r FeedRequest) (o
 // Item returns an item for a reader.
 func (w *Workspace) Item(ctx context.Context, s content.Scope, by Caller, t ItemType, id int64) (item *Item, path []Place, err error) {
 	err = w.DB.Read(ctx, func(q store.Querier) error {
-		f := newFeedStatement(s, FeedRequest{By: by, Types: []ItemType{t}, Order: ByName, Limit: 1})
+		f := newFeedStatement(s, access.In(s, by.Access), FeedRequest{By: by, Types: []ItemType{t}, Order: ByName, Limit: 1})
 		f.id = id
 		found, err := readFeed(ctx, q, f)
 		if err != nil {
@@ -133,7 +137,10 @@ func readFeed(ctx context.Context, q store.Querier, f *feedStatement) (out Feed,
 	if query == "" {
 		return out, nil
 	}
-	if out.Items, out.HasNext, err = f.read(ctx, q, query); err != nil {
+	if out.Items, out.HasNext, err = f.read(ctx, q, query); err == nil {
+		out.Items, err = f.complete(ctx, q, out.Items)
+	}
+	if err != nil {
 		return out, fmt.Errorf("read the workspace: %w", err)
 	}
 	folders := make([]int64, len(out.Items))
@@ -145,7 +152,7 @@ func readFeed(ctx context.Context, q store.Querier, f *feedStatement) (out Feed,
 }
 
 // feedStatement builds the statement of a page: a branch for each type, of which each reads at most a page with the index of
-// its folder, and their union in the order of the feed. Opaque parts are read of the items of the page only.
+// its folder, and their union in the order of the feed. What is looked up for each item is read for the items of the page only.
 type feedStatement struct {
 	FeedRequest
 	scope content.Scope
@@ -155,9 +162,8 @@ type feedStatement struct {
 	args   []any
 }
 
-func newFeedStatement(s content.Scope, r FeedRequest) *feedStatement {
-	reached := access.In(s, r.By.Access)
-	return &feedStatement{FeedRequest: r, scope: s, access: reached, args: slices.Clone(reached.Args)}
+func newFeedStatement(s content.Scope, st access.Statement, r FeedRequest) *feedStatement {
+	return &feedStatement{FeedRequest: r, scope: s, access: st, args: slices.Clone(st.Args)}
 }
 
 // arg adds an argument and returns its parameter.
@@ -179,7 +185,7 @@ var branchTables = []struct {
 	{"report", "folder_id", "0", "OCTET_LENGTH(meta)", shortMeta, "public_id", " AND workbook_id = 0", access.Statement.Reports},
 }
 
-// query returns the statement; empty if no item can be on the page.
+// query returns the statement, which reads one item more than the page has; empty if no item can be on the page.
 func (f *feedStatement) query() string {
 	var branches []string
 	for kind, t := range itemTypes {
@@ -191,19 +197,9 @@ func (f *feedStatement) query() string {
 		return ""
 	}
 	direction := f.direction()
-	viewer, with := f.arg(f.By.Owner), "WITH page AS ("
-	if f.access.With != "" {
-		with = strings.TrimSpace(f.access.With) + ", access_here AS (SELECT * FROM access_reach WHERE access_reach_id = " + f.arg(f.FolderID) + "), page AS ("
-	}
-	return with + strings.Join(branches, " UNION ALL ") + `), numbered AS (
-		SELECT page.*, ROW_NUMBER() OVER place AS number, SUM(size) OVER place AS total, COUNT(*) OVER () AS candidates FROM page
-		WINDOW place AS (ORDER BY is_last, position, tie, sort` + direction + ", kind" + direction + ", id" + direction + `)
-	) SELECT kind, id, parent, level, name, position, code, owner, created_at, updated_at, sort, candidates,
-		COALESCE(short_meta, CASE kind WHEN 1 THEN (SELECT meta FROM workbook WHERE workbook.account_uid = $1 AND workbook.id = numbered.id)
-			WHEN 2 THEN (SELECT meta FROM report WHERE report.account_uid = $1 AND report.id = numbered.id) ELSE '{}' END),
-		COALESCE(` + viewedAt("$1", viewer, "CASE kind WHEN 1 THEN 'WORKBOOK' ELSE 'REPORT' END", "CASE kind WHEN 0 THEN 0 ELSE numbered.id END") + `, 0),
-		kind = 1 AND EXISTS (SELECT 1 FROM favorite WHERE favorite.account_uid = $1 AND favorite.owner = ` + viewer + ` AND favorite.workbook_id = numbered.id)
-	FROM numbered WHERE number <= ` + f.arg(f.Limit) + ` AND (number = 1 OR total <= ` + f.arg(maxPageBytes) + `) ORDER BY number`
+	return f.access.With + "SELECT kind, id, parent, level, name, position, code, owner, created_at, updated_at, sort, size, short_meta FROM (" +
+		strings.Join(branches, " UNION ALL ") + ") AS page ORDER BY is_last, position, tie, sort" + direction + ", kind" + direction + ", id" + direction +
+		" LIMIT " + f.arg(f.Limit+1)
 }
 
 // viewedAt returns the expression, of the parameters of the account and the viewer, for when a viewer has read an object last, which is NULL if never.
@@ -223,9 +219,6 @@ func (f *feedStatement) direction() string {
 func (f *feedStatement) branch(kind int) string {
 	t := branchTables[kind]
 	reached := t.reached(f.access)
-	if kind > 0 && f.inFolder() {
-		reached.Join = oneFolder.ReplaceAllString(reached.Join, "LEFT JOIN access_here ON 1 = 1")
-	}
 	sort, order, tie, isLast := f.sort(kind), "", "0", 1
 	if kind == 0 {
 		order, tie, isLast = "position, id", "id", 0
@@ -238,12 +231,6 @@ func (f *feedStatement) branch(kind int) string {
 	return fmt.Sprintf("SELECT * FROM (SELECT %s FROM %s%s WHERE %s ORDER BY %s LIMIT %s) AS %s_items",
 		columns, t.table, reached.Join, where, order, f.arg(f.Limit+1), t.table)
 }
-
-// oneFolder is the join of the level that a workbook or a report has by its folder.
-var oneFolder = regexp.MustCompile(`LEFT JOIN access_reach ON .*$`)
-
-// inFolder reports whether the workbooks and reports are those in one folder, whose level is then read once.
-func (f *feedStatement) inFolder() bool { return f.id == 0 && f.Search == "" }
 
 // sort returns the expression that items of a type are ordered by.
 func (f *feedStatement) sort(kind int) string {
@@ -309,44 +296,42 @@ func (k *FeedKey) value(order string) any {
 	return int64(0)
 }
 
-// read reads the items, and reports whether there are more.
+// read reads the items until their opaque parts exceed what a page may have, and reports whether there are more.
 func (f *feedStatement) read(ctx context.Context, q store.Querier, query string) (items []Item, more bool, err error) {
 	rows, err := q.QueryContext(ctx, query, f.args...)
 	if err != nil {
 		return nil, false, err
 	}
 	defer func() { _ = rows.Close() }()
-	candidates := 0
+	total := 0
 	for rows.Next() {
-		item, err := f.scan(rows, &candidates)
+		item, size, err := f.scan(rows)
 		if err != nil {
 			return nil, false, err
 		}
+		if total += size; len(items) == f.Limit || total > maxPageBytes && len(items) > 0 {
+			return items, true, nil
+		}
 		items = append(items, item)
 	}
-	return items, candidates > len(items), rows.Err()
+	return items, false, rows.Err()
 }
 
-func (f *feedStatement) scan(rows *sql.Rows, candidates *int) (i Item, err error) {
+// scan reads an item, of which the meta is empty if it is long, and the size of the meta.
+func (f *feedStatement) scan(rows *sql.Rows) (i Item, size int, err error) {
 	var kind int
-	var created, updated, viewed, at int64
+	var created, updated, at int64
 	var name string
-	into := []any{&kind, &i.ID, &i.FolderID, &i.Level, &i.Name, &i.Position, &i.Code, &i.Owner, &created, &updated, &at, candidates, &i.Meta, &viewed, &i.IsFavorite}
+	var meta sql.NullString
+	into := []any{&kind, &i.ID, &i.FolderID, &i.Level, &i.Name, &i.Position, &i.Code, &i.Owner, &created, &updated, &at, &size, &meta}
 	if f.Order == ByName {
 		into[10] = &name
 	}
 	if err := rows.Scan(into...); err != nil {
-		return i, err
+		return i, 0, err
 	}
-	if i.Level = f.By.Access.Limited(i.Level); kind == 1 && i.Level < access.Edit && !f.By.Access.All {
-		if i.Meta, err = withoutDraft(i.Meta); err != nil {
-			return i, fmt.Errorf("meta of workbook %d: %w", i.ID, err)
-		}
-	}
+	i.Level, i.Meta = f.By.Access.Limited(i.Level), meta.String
 	i.Type, i.CreatedAt, i.UpdatedAt = itemTypes[kind], time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
-	if viewed != 0 {
-		i.ViewedAt = time.UnixMicro(viewed).UTC()
-	}
 	i.key = FeedKey{Type: i.Type, Position: i.Position, ID: i.ID}
 	switch {
 	case kind == 0:
@@ -355,5 +340,60 @@ func (f *feedStatement) scan(rows *sql.Rows, candidates *int) (i Item, err error
 	default:
 		i.key.At = &at
 	}
-	return i, nil
+	return i, size, nil
+}
+
+// complete reads what the statement does not: long opaque parts, and what the viewer has read and marked. Items that were deleted
+// meanwhile are left out.
+func (f *feedStatement) complete(ctx context.Context, q store.Querier, items []Item) ([]Item, error) {
+	byObject := map[ItemType]map[int64]*Item{WorkbookItem: {}, ReportItem: {}}
+	for i := range items {
+		if of := byObject[items[i].Type]; of != nil {
+			of[items[i].ID] = &items[i]
+		}
+	}
+	for kind, t := range itemTypes {
+		if err := f.readLong(ctx, q, branchTables[kind].table, byObject[t]); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.readViewer(ctx, q, byObject); err != nil {
+		return nil, err
+	}
+	items = slices.DeleteFunc(items, func(i Item) bool { return i.Meta == "" })
+	for n := range items {
+		i := &items[n]
+		if i.Type != WorkbookItem || i.Level >= access.Edit || f.By.Access.All {
+			continue
+		}
+		var err error
+		if i.Meta, err = withoutDraft(i.Meta); err != nil {
+			return nil, fmt.Errorf("meta of workbook %d: %w", i.ID, err)
+		}
+	}
+	return items, nil
+}
+
+// readLong reads the opaque parts of items of a table that have none yet.
+func (f *feedStatement) readLong(ctx context.Context, q store.Querier, table string, items map[int64]*Item) error {
+	args, wanted := []any{f.scope.Account.UID, f.scope.Deployment.UID}, []string{}
+	for id, i := range items {
+		if i.Meta == "" {
+			args = append(args, id)
+			wanted = append(wanted, fmt.Sprintf("$%d", len(args)))
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	query := "SELECT id, meta FROM " + table + " WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (" + strings.Join(wanted, ", ") + ")"
+	return each(ctx, q, query, args, func(rows *sql.Rows) error {
+		var id int64
+		var meta string
+		err := rows.Scan(&id, &meta)
+		if i := items[id]; err == nil && i != nil {
+			i.Meta = meta
+		}
+		return err
+	})
 }

@@ -67,13 +67,16 @@ const maxPageBytes = 8 << 20
 // Workbooks returns a page of the workbooks of a deployment that the caller sees, or of those in a folder, ordered by id. A page
 // may have fewer items than requested if they are large.
 func (w *Workspace) Workbooks(ctx context.Context, s content.Scope, by Caller, in *int64, r store.PageRequest) (out List[Workbook], err error) {
-	list := workbookList(s, by, in)
 	err = w.DB.Read(ctx, func(q store.Querier) error {
+		st := access.In(s, by.Access)
 		if in != nil {
-			if err := checkShown(ctx, q, s, by, *in); err != nil {
+			level, err := levelShown(ctx, q, s, by, *in)
+			if err != nil {
 				return err
 			}
+			st = access.Within(s, by.Access, level)
 		}
+		list := workbookList(st, by, in)
 		if r.Limit, err = bounded(ctx, q, list, "OCTET_LENGTH(meta)", r); err != nil {
 			return err
 		}
@@ -94,8 +97,7 @@ func (w *Workspace) Workbooks(ctx context.Context, s content.Scope, by Caller, i
 }
 
 // workbookList returns the list of the workbooks that a caller sees, in a folder unless it is nil.
-func workbookList(s content.Scope, by Caller, in *int64) store.List[Workbook] {
-	st := access.In(s, by.Access)
+func workbookList(st access.Statement, by Caller, in *int64) store.List[Workbook] {
 	rows := st.Workbooks()
 	l := store.List[Workbook]{
 		With: st.With, Columns: workbookColumns + ", " + rows.Level, Args: st.Args, Order: []string{"id"},

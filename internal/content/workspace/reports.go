@@ -175,13 +175,14 @@ type ReportList struct {
 
 // Reports returns a page of the reports that the caller sees. A page may have fewer items than requested if they are large.
 func (w *Workspace) Reports(ctx context.Context, s content.Scope, by Caller, f ReportFilter, r store.PageRequest) (out ReportList, err error) {
-	list, unordered := reportList(s, by, f), f
-	unordered.Order = ByID
-	all := reportList(s, by, unordered)
 	err = w.DB.Read(ctx, func(q store.Querier) error {
-		if err := checkFilter(ctx, q, s, by, f); err != nil {
+		st, err := filtered(ctx, q, s, by, f)
+		if err != nil {
 			return err
 		}
+		list, unordered := reportList(st, by, f), f
+		unordered.Order = ByID
+		all := reportList(st, by, unordered)
 		if err := q.QueryRowContext(ctx, all.With+"SELECT COUNT(*) FROM "+all.From, all.Args...).Scan(&out.Total); err != nil {
 			return fmt.Errorf("count reports: %w", err)
 		}
@@ -210,23 +211,29 @@ func (w *Workspace) Reports(ctx context.Context, s content.Scope, by Caller, f R
 	return out, err
 }
 
-// checkFilter returns an error for what does not exist, or what the caller does not see.
-func checkFilter(ctx context.Context, q store.Querier, s content.Scope, by Caller, f ReportFilter) error {
+// filtered returns the part of the statements for the reports of a filter, and an error for what does not exist, or what the caller
+// does not see.
+func filtered(ctx context.Context, q store.Querier, s content.Scope, by Caller, f ReportFilter) (st access.Statement, err error) {
+	st = access.In(s, by.Access)
 	if f.FolderID != nil {
-		if err := checkShown(ctx, q, s, by, *f.FolderID); err != nil {
-			return err
+		level, err := levelShown(ctx, q, s, by, *f.FolderID)
+		if err != nil {
+			return st, err
 		}
+		st = access.Within(s, by.Access, level)
 	}
-	if f.WorkbookID == nil {
-		return nil
+	if f.WorkbookID != nil {
+		wb, err := workbookFor(ctx, q, s, by, *f.WorkbookID, access.View)
+		if err != nil {
+			return st, content.Prefixed("workbookId", err)
+		}
+		st = access.Within(s, by.Access, wb.Level)
 	}
-	_, err := workbookFor(ctx, q, s, by, *f.WorkbookID, access.View)
-	return content.Prefixed("workbookId", err)
+	return st, nil
 }
 
 // reportList returns the list of the reports that a caller sees, with a filter.
-func reportList(s content.Scope, by Caller, f ReportFilter) store.List[Report] {
-	st := access.In(s, by.Access)
+func reportList(st access.Statement, by Caller, f ReportFilter) store.List[Report] {
 	rows := st.Reports()
 	l := store.List[Report]{
 		With: st.With, Columns: reportColumns + ", " + rows.Level, Args: st.Args, Order: []string{"id"}, Descending: f.Descending,

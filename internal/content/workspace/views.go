@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -147,4 +148,53 @@ func storeViews(ctx context.Context, db content.Database, s content.Scope, views
 		}
 		return nil
 	})
+}
+
+// readViewer reads when the viewer has read the items last, and which workbooks the viewer has marked. Both are limited to a
+// thousand rows of a viewer.
+func (f *feedStatement) readViewer(ctx context.Context, q store.Querier, items map[ItemType]map[int64]*Item) error {
+	if len(items[WorkbookItem])+len(items[ReportItem]) == 0 {
+		return nil
+	}
+	args := []any{f.scope.Account.UID, f.scope.Deployment.UID, f.By.Owner}
+	views := "SELECT object_type, object_id, viewed_at FROM view_event WHERE account_uid = $1 AND deployment_uid = $2 AND viewer = $3"
+	marks := "SELECT workbook_id FROM favorite WHERE account_uid = $1 AND deployment_uid = $2 AND owner = $3"
+	if f.id != 0 {
+		args, views, marks = append(args, f.id), views+" AND object_id = $4", marks+" AND workbook_id = $4"
+	}
+	err := each(ctx, q, views, args, func(rows *sql.Rows) error {
+		var t ItemType
+		var id, at int64
+		err := rows.Scan(&t, &id, &at)
+		if i := items[t][id]; err == nil && i != nil {
+			i.ViewedAt = time.UnixMicro(at).UTC()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return each(ctx, q, marks, args, func(rows *sql.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		if i := items[WorkbookItem][id]; err == nil && i != nil {
+			i.IsFavorite = true
+		}
+		return err
+	})
+}
+
+// each calls scan for each row of a query.
+func each(ctx context.Context, q store.Querier, query string, args []any, scan func(*sql.Rows) error) error {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }

@@ -131,12 +131,14 @@ func FolderDeleted(ctx context.Context, tx *store.Tx, s content.Scope, id int64)
 	return nil
 }
 
-// checkShown returns an error if a folder whose content is listed does not exist, or the caller does not see it.
-func checkShown(ctx context.Context, q store.Querier, s content.Scope, by Caller, id int64) error {
-	if err := content.Prefixed("folderId", access.RequireVisible(ctx, q, s, by.Access, id)); err != nil {
-		return err
+// levelShown returns the level of the caller on a folder whose content is listed; an error if it does not exist, or the caller does
+// not see it.
+func levelShown(ctx context.Context, q store.Querier, s content.Scope, by Caller, id int64) (access.Level, error) {
+	level, err := access.OfVisible(ctx, q, s, by.Access, id)
+	if err != nil {
+		return access.None, content.Prefixed("folderId", err)
 	}
-	return checkFolder(ctx, q, s, id)
+	return level, checkFolder(ctx, q, s, id)
 }
 
 // checkDestination returns an error if a folder that a request puts something into does not exist, or the caller may not edit it.

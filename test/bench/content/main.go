@@ -17,6 +17,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/access"
 	"github.com/quoin-dev/quoin/internal/content/folder"
+	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/test/bench/internal/databases"
@@ -73,7 +74,7 @@ func run(ctx context.Context, o options) error {
 }
 
 func measureDatabase(ctx context.Context, o options, r *measure.Report, name, url string) error {
-	s, err := store.Open(ctx, url, nil, audit.Owner, folder.Owner, access.Owner, workspace.Owner)
+	s, err := store.Open(ctx, url, nil, audit.Owner, folder.Owner, access.Owner, workspace.Owner, managed.Owner)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/directory/number"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
@@ -123,6 +126,63 @@ func TestPolicies(t *testing.T) {
 	// The deletion of the workbook deletes its grants.
 	call(t, ada, "DELETE", workbooksPath+"/"+x.workbook, nil).Is(200)
 	call(t, admin, "GET", path, nil).Rejected(404, "workbook "+x.workbook+" does not exist")
+}
+
+// TestGrantsOfADeletedGroup: a later group of the same name does not have them.
+func TestGrantsOfADeletedGroup(t *testing.T) {
+	ready(t)
+	x := makeThings(t)
+	path, policies := workbooksPath+"/"+x.workbook, policiesPath+"?resourceType=Workbook&resourceId="+x.workbook
+	team := func() *v1alpha1.ScimGroup {
+		g := &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: account, Name: "team"}}
+		g.Spec.DisplayName, g.Spec.Members = "Team", []v1alpha1.ScimMember{{Value: "vic"}}
+		return g
+	}
+	body := object{"resourceType": "Workbook", "resourceId": id64(t, x.workbook), "groupId": number.Of("Group", "team"), "action": "WorkbookRead"}
+	// grantTeam waits until the server knows the group.
+	grantTeam := func() {
+		t.Helper()
+		apiclient.Soon(t, func() error {
+			if a := call(t, admin, "PUT", policiesPath+"/group", body); a.Status != 200 {
+				return fmt.Errorf("%d %s", a.Status, a.Body)
+			}
+			return nil
+		})
+	}
+	status := func(want int) {
+		t.Helper()
+		apiclient.Soon(t, func() error {
+			if a := call(t, vic, "GET", path, nil); a.Status != want {
+				return fmt.Errorf("%d %s, want %d", a.Status, a.Body, want)
+			}
+			return nil
+		})
+	}
+	first, second := team(), team()
+	if err := k8s.Create(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	grantTeam()
+	status(200)
+	if err := k8s.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	status(404)
+	call(t, admin, "GET", policies, nil).Is(200).Want(map[string]string{"items.length": "1"})
+	if err := k8s.Create(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	// Vic gets what is granted to the second group on another object, so the server knows it.
+	other := body["resourceId"]
+	body["resourceType"], body["resourceId"], body["action"] = "Report", id64(t, x.report), "ReportRead"
+	grantTeam()
+	call(t, vic, "GET", reportsPath+"/"+x.report, nil).Is(200)
+	call(t, vic, "GET", path, nil).Rejected(404)
+	call(t, admin, "GET", policies, nil).Is(200).Want(map[string]string{"items.length": "1"})
+	body["resourceType"], body["resourceId"], body["action"] = "Workbook", other, "WorkbookRead"
+	grantTeam()
+	call(t, vic, "GET", path, nil).Is(200)
+	call(t, admin, "GET", policies, nil).Is(200).Want(map[string]string{"items.length": "2", "items.1.group.name": `"Team"`})
 }
 
 // TestInvalidPolicies has requests that change nothing.

@@ -37,6 +37,8 @@ var (
 	// Tokens: of a key without an owner, and of keys of the Explorers ada and bob and of the Viewer vic. Bob and vic are in the group
 	// sales. The key elsewhere is limited to another deployment.
 	admin, ada, bob, vic, elsewhere string
+	// k8s is the client of a cluster administrator.
+	k8s client.Client
 )
 
 type object = map[string]any
@@ -44,6 +46,7 @@ type object = map[string]any
 func TestMain(m *testing.M) { clustertest.Main(m, run) }
 
 func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error) {
+	k8s = c.Client
 	server, err := inprocess.Serve(ctx, c, apiserver.Config{})
 	if err != nil {
 		return 0, err
