@@ -2,9 +2,12 @@ package contentcode_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -239,25 +242,75 @@ func TestUndefinedReports(t *testing.T) {
 	list.Want(map[string]string{"items.length": "1", "items.0.publicId": `"ExtraReport2"`})
 }
 
+// TestDriftIsCorrected: content that was changed in the database, as a restored copy of it is, becomes what is defined again. An event
+// of each object says so, once.
+func TestDriftIsCorrected(t *testing.T) {
+	f := ready(t, folder(t, "drifting", "{name: Drifting}"))
+	w := ready(t, workbook(t, "drifting", salesSpec("drifting", "DriftReport1")+"folderRef: {name: drifting}\n"))
+	path := fmt.Sprint(workbooksPath, "/", w.Status.WorkbookID)
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(cluster.Folder, "quoin.db")+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	for statement, id := range map[string]int64{
+		"UPDATE folder SET name = 'Changed', name_key = 'changed' WHERE id = $1":    f.Status.FolderID,
+		"UPDATE workbook SET name = 'Changed', folder_id = 0 WHERE id = $1":         w.Status.WorkbookID,
+		"UPDATE report SET name = 'Changed', name_key = 'c' WHERE workbook_id = $1": w.Status.WorkbookID,
+	} {
+		if _, err := db.ExecContext(t.Context(), statement, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call(t, "GET", path, nil).Is(200).Want(map[string]string{"name": `"Changed"`})
+	for i, obj := range []v1alpha1.Object{f, w} {
+		for range 2 { // the second time there is nothing to correct
+			change[client.Object](t, obj, func() {
+				obj.SetAnnotations(map[string]string{v1alpha1.AnnotationReconcile: fmt.Sprint(time.Now())})
+			})
+			apiclient.Soon(t, func() error {
+				reasons, err := eventsOf(t.Context(), obj)
+				if n := reasons[v1alpha1.ReasonDriftCorrected]; err == nil && n != 1 {
+					err = fmt.Errorf("object %d: %d events, want 1: %v", i, n, reasons)
+				}
+				return err
+			})
+		}
+	}
+	call(t, "GET", path, nil).Is(200).Want(map[string]string{"name": `"Sales"`, "folderId": fmt.Sprint(f.Status.FolderID), "folderPath.0.name": `"Drifting"`})
+	call(t, "GET", fmt.Sprint(reportsPath, "?workbookId=", w.Status.WorkbookID), nil).Is(200).Want(map[string]string{"items.0.name": `"Orders by status"`})
+	if ready(t, w); w.Status.PublishedVersion != 1 {
+		t.Errorf("version %d is shown", w.Status.PublishedVersion)
+	}
+	remove(t, w)
+}
+
 // TestReadyHasOneEvent: what is reported is reported once.
 func TestReadyHasOneEvent(t *testing.T) {
 	w := ready(t, workbook(t, "reported", salesSpec("reported", "ReportedRep1")))
 	apiclient.Soon(t, func() error {
-		n, err := eventsOf(t.Context(), w)
-		if err == nil && n != 1 {
-			err = fmt.Errorf("%d events", n)
+		reasons, err := eventsOf(t.Context(), w)
+		if err == nil && (len(reasons) != 1 || reasons[v1alpha1.ReasonSucceeded] != 1) {
+			err = fmt.Errorf("the events are %v", reasons)
 		}
 		return err
 	})
 }
 
-func eventsOf(ctx context.Context, obj client.Object) (n int, err error) {
+// eventsOf returns how often the events of an object were, by reason.
+func eventsOf(ctx context.Context, obj client.Object) (reasons map[string]int, err error) {
 	list := &corev1.EventList{}
+	reasons = map[string]int{}
 	err = k8s.List(ctx, list, client.InNamespace(obj.GetNamespace()))
 	for i := range list.Items {
-		if list.Items[i].InvolvedObject.UID == obj.GetUID() {
-			n++
+		e := &list.Items[i]
+		if e.InvolvedObject.UID != obj.GetUID() {
+			continue
+		}
+		reasons[e.Reason]++
+		if e.Series != nil {
+			reasons[e.Reason] += int(e.Series.Count) - 1
 		}
 	}
-	return n, err
+	return reasons, err
 }
