@@ -49,6 +49,8 @@ type Result struct {
 	Text string
 	// Rows is the number of rows of data in it.
 	Rows int
+	// Instructions is true for a text of the authors of the agent, which the model may follow. It is not fenced, so it must have no data.
+	Instructions bool
 }
 
 // ToolError is a failure of a call, which the model and the client are told.
@@ -69,6 +71,8 @@ const (
 	LimitError      = "LimitError"
 	AbortError      = "AbortError"
 	InternalError   = "InternalError"
+	// UnavailableError is a failure after which the same call can succeed later.
+	UnavailableError = "UnavailableError"
 )
 
 // Limits of a run. All must be positive.

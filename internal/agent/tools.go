@@ -64,7 +64,9 @@ func (s *state) callOne(ctx context.Context, in *model.ToolCall) (model.ToolResu
 		out.Text = s.Fence.Around(c.Tool, wire)
 	} else {
 		o.Rows, wire = result.Rows, string(result.Wire)
-		out.Text = s.Fence.Around(c.Tool, clipped(result))
+		if out.Text = clipped(result); !result.Instructions {
+			out.Text = s.Fence.Around(c.Tool, out.Text)
+		}
 	}
 	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()

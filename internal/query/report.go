@@ -2,10 +2,7 @@ package query
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 
@@ -93,39 +90,20 @@ func renamed(columns []Column, names map[string]string) []Column {
 
 // Members returns the members that the tokens of a target may see, by name: none if they must not read metadata.
 func (r *Runner) Members(ctx context.Context, t Target, l Limits) (map[string]controls.Member, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, l.Duration, &LimitError{"duration", l.Duration.String()})
-	defer cancel()
-	type member struct {
-		Name string `json:"name"`
-		Type string `json:"type"`
-	}
-	var meta struct {
-		Cubes []struct {
-			Measures   []member `json:"measures"`
-			Dimensions []member `json:"dimensions"`
-		} `json:"cubes"`
-	}
-	err := newRun(r.HTTP, Query{}, t, l).repeat(ctx, "/v1/meta", nil, func(body io.Reader, _ string) error {
-		if json.NewDecoder(&limitedReader{body, l.Bytes, l.Bytes}).Decode(&meta) != nil {
-			return fmt.Errorf("%w: it is not the JSON of /v1/meta", errMalformed)
-		}
-		return nil
-	})
+	cubes, err := r.Cubes(ctx, t, l)
 	refused := (*ServerError)(nil)
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, context.Cause(ctx)
 	case errors.As(err, &refused) && refused.Status == http.StatusForbidden:
 		return map[string]controls.Member{}, nil
 	case err != nil:
 		return nil, err
 	}
 	all := map[string]controls.Member{}
-	for _, cube := range meta.Cubes {
+	for i := range cubes {
 		for _, kind := range []struct {
 			name    string
-			members []member
-		}{{controls.Measure, cube.Measures}, {controls.Dimension, cube.Dimensions}} {
+			members []Member
+		}{{controls.Measure, cubes[i].Measures}, {controls.Dimension, cubes[i].Dimensions}} {
 			for _, m := range kind.members {
 				all[m.Name] = controls.Member{Kind: kind.name, Type: m.Type}
 			}

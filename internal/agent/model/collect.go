@@ -20,7 +20,10 @@ func (r *Reply) Add(e Event) {
 		}
 		m.Thinking[len(m.Thinking)-1].Text += e.Thinking
 	}
-	if e.Signature != "" && len(m.Thinking) > 0 {
+	if e.Signature != "" {
+		if n := len(m.Thinking); n == 0 || m.Thinking[n-1].Signature != "" { // providers may withhold the text
+			m.Thinking = append(m.Thinking, Thought{})
+		}
 		m.Thinking[len(m.Thinking)-1].Signature = e.Signature
 	}
 	if e.ToolCall != nil {

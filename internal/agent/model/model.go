@@ -96,7 +96,7 @@ type ToolResult struct {
 type Event struct {
 	Text     string
 	Thinking string
-	// Signature ends a thought.
+	// Signature ends a thought, which may have no text.
 	Signature string
 	ToolCall  *ToolCall
 	Usage     *Usage

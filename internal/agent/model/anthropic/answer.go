@@ -1,0 +1,158 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	client "github.com/anthropics/anthropic-sdk-go"
+
+	"github.com/quoin-dev/quoin/internal/agent/model"
+	"github.com/quoin-dev/quoin/internal/agent/model/transport"
+)
+
+// maxCalls is the maximum number of tool calls of an answer.
+const maxCalls = 128
+
+// errStopped means that the caller wants no more events.
+var errStopped = errors.New("no more events are wanted")
+
+// answer is an answer that is being received.
+type answer struct {
+	yield   func(model.Event, error) bool
+	stopped bool
+	// open is the tool call of the block that is being received; nil for other blocks.
+	open   *call
+	calls  int
+	usage  model.Usage
+	reason client.StopReason
+	// ended reports whether the last event was received.
+	ended bool
+}
+
+// call is a tool call, whose input comes in pieces.
+type call struct {
+	id, name string
+	input    []byte
+}
+
+// send sends an event to the caller.
+func (a *answer) send(e model.Event) error {
+	if !a.yield(e, nil) {
+		a.stopped = true
+		return errStopped
+	}
+	return nil
+}
+
+// add adds an event of the protocol. Events that it does not know are ignored.
+func (a *answer) add(e *client.MessageStreamEventUnion) error {
+	switch e.Type {
+	case "message_start":
+		u := e.Message.Usage
+		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
+	case "content_block_start":
+		return a.start(&e.ContentBlock)
+	case "content_block_delta":
+		return a.delta(&e.Delta)
+	case "content_block_stop":
+		return a.finish()
+	case "message_delta":
+		u := e.Usage
+		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
+		a.reason = e.Delta.StopReason
+	case "message_stop":
+		a.ended = true
+	}
+	return nil
+}
+
+// count keeps the usage: later numbers replace earlier ones, and may be absent.
+func (a *answer) count(input, read, written, output int64) {
+	if total := input + read + written; total > 0 {
+		a.usage.Input, a.usage.CachedInput = total, read
+	}
+	if output > 0 {
+		a.usage.Output = output
+	}
+}
+
+// start begins a block. It may have text already.
+func (a *answer) start(b *client.ContentBlockStartEventContentBlockUnion) error {
+	a.open = nil
+	switch b.Type {
+	case "text":
+		if b.Text != "" {
+			return a.send(model.Event{Text: b.Text})
+		}
+	case "thinking":
+		if b.Thinking != "" {
+			return a.send(model.Event{Thinking: b.Thinking})
+		}
+	case "redacted_thinking":
+		return a.send(model.Event{Signature: redacted + b.Data})
+	case "tool_use":
+		if a.calls++; a.calls > maxCalls {
+			return transport.Malformed(fmt.Sprintf("it has more than %d tool calls", maxCalls))
+		}
+		a.open = &call{id: b.ID, name: b.Name}
+		if input, err := json.Marshal(b.Input); err == nil && len(input) > len("{}") && string(input) != "null" {
+			a.open.input = input // a server that does not send pieces
+		}
+	}
+	return nil
+}
+
+func (a *answer) delta(d *client.MessageStreamEventUnionDelta) error {
+	switch d.Type {
+	case "text_delta":
+		if d.Text != "" {
+			return a.send(model.Event{Text: d.Text})
+		}
+	case "thinking_delta":
+		if d.Thinking != "" {
+			return a.send(model.Event{Thinking: d.Thinking})
+		}
+	case "signature_delta":
+		if d.Signature != "" {
+			return a.send(model.Event{Signature: d.Signature})
+		}
+	case "input_json_delta":
+		if a.open == nil {
+			return transport.Malformed("the input of a tool call comes outside its block")
+		}
+		a.open.input = append(a.open.input, d.PartialJSON...)
+	}
+	return nil
+}
+
+// finish ends a block.
+func (a *answer) finish() error {
+	if a.open == nil {
+		return nil
+	}
+	out := &model.ToolCall{ID: a.open.id, Name: a.open.name}
+	out.Input, out.Invalid = model.ParseInput(a.open.input)
+	a.open = nil
+	return a.send(model.Event{ToolCall: out})
+}
+
+// end sends the usage and the reason.
+func (a *answer) end() error {
+	if a.reason == "" {
+		return transport.Malformed("it ends without a reason")
+	}
+	if err := a.finish(); err != nil { // a block that the server has not ended
+		return err
+	}
+	stop := model.StopEnd
+	switch {
+	case a.reason == client.StopReasonMaxTokens, a.reason == client.StopReasonModelContextWindowExceeded:
+		stop = model.StopLength
+	case a.reason == client.StopReasonRefusal:
+		stop = model.StopRefused
+	case a.calls > 0:
+		stop = model.StopTools
+	}
+	return a.send(model.Event{Usage: &a.usage, Stop: stop})
+}
