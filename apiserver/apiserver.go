@@ -37,6 +37,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
+	"github.com/quoin-dev/quoin/apiserver/chat"
 	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/directory"
@@ -112,6 +113,8 @@ type Config struct {
 	GitHub github.Options
 	// Gateway is how queries of reports reach the data APIs; none if it has no address.
 	Gateway queries.Gateway
+	// ChatRetention is how long chats with agents are kept after their last change; chat.DefaultRetention if zero.
+	ChatRetention time.Duration
 	// AllowInsecureGit allows http:// URLs of models, for tests and isolated networks.
 	AllowInsecureGit bool
 	// ShutdownDelay is how long requests are accepted after /readyz fails on shutdown.
@@ -223,7 +226,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if f.directory, roles, err = newPeople(ctx, k8s, writer, informer); err != nil {
 		return err
 	}
-	if f.api, err = newREST(ctx, k8s, writer, known, f.directory, groups, c); err != nil {
+	if f.api, err = newREST(ctx, k8s, writer, known, f.directory, roles, groups, c); err != nil {
 		return err
 	}
 	f.mcp = mcp.New(mcp.Options{Deployments: known.Deployments, Version: c.Version})
@@ -249,7 +252,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	handler := serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
 		Log: c.Log, Tracer: c.Tracer, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn, BodyLimitOf: bodyLimit,
-		BodyPace: bodyPace, MaxUnauthenticated: maxUnauthenticated,
+		BodyPace: bodyPace, MaxUnauthenticated: maxUnauthenticated, IsStream: chat.IsStream, MaxStreams: maxStreams,
 	})
 	return serving.Run(ctx, options, handler)
 }
@@ -340,6 +343,8 @@ type storedGroups struct {
 	push gitmirror.PushCredentials
 	// dbt connects dbt syncs with objects; nil without a database.
 	dbt *dbtobjects.Objects
+	// chat has the chats with agents; nil without a database.
+	chat *chat.Service
 }
 
 // use opens the content store and sets the options that need it. It returns the audit log.
@@ -357,7 +362,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 	g.model.Uploads = &upload.Uploads{DB: database, Record: model.Record}
 	g.model.DeployTokens = &deploytoken.Tokens{DB: database, Record: model.Record}
 	g.signIn = &oauth.Store{DB: database, Record: signin.RecordTx}
-	if err := errors.Join(g.useUserTokens(k8s, database, c), g.useContent(k8s, database, c)); err != nil {
+	if err := errors.Join(g.useUserTokens(k8s, database, c), g.useContent(k8s, database, c), g.useChat(database, c)); err != nil {
 		return nil, err
 	}
 	background.Run("content store", database.Run) // when all jobs are registered
@@ -365,7 +370,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 }
 
 // newREST composes the REST API of its groups.
-func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, known *catalog.Catalog, people *directory.Directory, stored storedGroups, c Config) (*rest.API, error) {
+func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, known *catalog.Catalog, people *directory.Directory, roles *access.Roles, stored storedGroups, c Config) (*rest.API, error) {
 	// The kinds that groups wait for after a write. The catalog observes Deployments, and newRoles AccountRoles.
 	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}, &v1alpha1.Environment{}, &v1alpha1.OidcTokenConfig{}, &v1alpha1.OAuthIntegration{}, &v1alpha1.UserAttribute{}} {
 		informer, err := informerOf(ctx, k8s.GetCache(), kind)
@@ -382,10 +387,11 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 	stored.content.People, stored.content.Deployments = people, known.Deployments
 	stored.deployments.Person, stored.attributes = people.Person, attributes.Options{Kube: writer, Directory: people}
 	stored.model.SetVariables, stored.model.IssueToken = deployments.SetVariables(stored.deployments), deployments.IssueToken(stored.deployments)
-	stored.content.Queries = queries.New(queries.Options{
-		HTTP: c.Gateway.Client(), Clock: clock.RealClock{},
-		Tokens: &datatokens.Issuer{Kube: writer, Person: stored.deployments.Person, Credentials: stored.deployments.Credentials, Now: time.Now},
-	})
+	tokens := &datatokens.Issuer{Kube: writer, Person: stored.deployments.Person, Credentials: stored.deployments.Credentials, Now: time.Now}
+	stored.content.Queries = queries.New(queries.Options{HTTP: c.Gateway.Client(), Clock: clock.RealClock{}, Tokens: tokens})
+	if stored.chat != nil {
+		stored.chat.Agents = newAgents(k8s, people, roles, tokens, c)
+	}
 	return composeREST(known, identity.Options{
 		Kube: writer, Catalog: known, Users: people,
 		Directory: func(account *v1alpha1.Account) identity.Directory { return people.Of(account) },
@@ -401,6 +407,7 @@ func composeREST(known rest.DeploymentFinder, identities identity.Options, store
 		attributes.New(stored.attributes),
 		tenant.New(stored.tenant),
 		content.New(stored.content),
+		stored.chat.Families(),
 	)...)
 }
 

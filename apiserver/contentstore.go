@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content/chat"
 	"github.com/quoin-dev/quoin/internal/content/dbtsync"
 	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
@@ -37,7 +38,7 @@ import (
 func ContentOwners() []store.Owner { return slices.Clone(owners) }
 
 // owners are the packages with tables in the content store.
-var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner, oauth.Owner, usertoken.Owner, subject.Owner, usage.Owner}, content.Owners...)
+var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner, oauth.Owner, usertoken.Owner, subject.Owner, usage.Owner, chat.Owner}, content.Owners...)
 
 const (
 	// purgeInterval is the time between two scans for content of deleted objects.

@@ -11,6 +11,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/contentusers"
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
+	chatstore "github.com/quoin-dev/quoin/internal/content/chat"
 	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/content/usage"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -20,7 +21,7 @@ import (
 // is open.
 func (g *storedGroups) useContent(k8s cluster.Cluster, database *store.Database, c Config) error {
 	service := contentusers.New(contentusers.Options{
-		Users: &subject.Users{DB: database, Parts: slices.Concat(content.OfUsers, usage.OfUsers)},
+		Users: &subject.Users{DB: database, Parts: slices.Concat(content.OfUsers, usage.OfUsers, chatstore.OfUsers)},
 		Cache: k8s.GetCache(), Live: k8s.GetAPIReader(), Log: c.Log,
 	})
 	g.content.Database = service.Guard(database)

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/chat"
 	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/mcp"
@@ -29,6 +30,11 @@ const (
 	maxUnauthenticated = serving.DefaultMaxInFlight / 10
 	maxOfCaller        = serving.DefaultMaxInFlight / 10
 	maxOfAccount       = serving.DefaultMaxInFlight / 5
+	// Streams of chats last for minutes and need little: a replica has maxStreams, of which a caller and an account have at most
+	// half. They do not count for the limits above.
+	maxStreams          = 2000
+	maxStreamsOfCaller  = maxStreams / 2
+	maxStreamsOfAccount = maxStreams / 2
 	// maxConnections limits all connections, of which an account has at most half. Of those on which no request
 	// has authenticated, the oldest is closed when there are more than maxPending, or maxPendingOfAddress of a
 	// client address.
@@ -51,20 +57,28 @@ var bodyPace = serving.Pace{Grace: 10 * time.Second, Rate: 16 << 10, Timeout: ti
 
 // bodyLimit returns the maximum size of the body of a request; 0 for the default.
 func bodyLimit(r *http.Request) int64 {
-	return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r), githttp.BodyLimit(r), dbtobjects.BodyLimit(r), signin.BodyLimit(r), mcp.BodyLimit(r))
+	return cmp.Or(scim.BodyLimit(r), model.BodyLimit(r), githttp.BodyLimit(r), dbtobjects.BodyLimit(r), signin.BodyLimit(r), mcp.BodyLimit(r), chat.BodyLimit(r))
 }
 
 // limits are the limits of authenticated callers.
 type limits struct {
-	rates             *ratelimit.Limits[string]
-	callers, accounts *serving.Shares[string]
+	rates *ratelimit.Limits[string]
+	// requests are those that are no streams.
+	requests, streams shares
+}
+
+// shares are the places of callers and of accounts.
+type shares struct{ callers, accounts *serving.Shares[string] }
+
+func newShares(ofCaller, ofAccount int) shares {
+	return shares{serving.NewShares[string](ofCaller), serving.NewShares[string](ofAccount)}
 }
 
 func newLimits(perSecond float64, burst int) *limits {
 	return &limits{
 		rates:    ratelimit.New[string](perSecond, burst, maxCallers),
-		callers:  serving.NewShares[string](maxOfCaller),
-		accounts: serving.NewShares[string](maxOfAccount),
+		requests: newShares(maxOfCaller, maxOfAccount),
+		streams:  newShares(maxStreamsOfCaller, maxStreamsOfAccount),
 	}
 }
 
@@ -86,12 +100,16 @@ func (l *limits) admit(w http.ResponseWriter, r *http.Request, p *auth.Principal
 		serving.WriteError(w, http.StatusTooManyRequests, "too many requests: retry after the time in Retry-After")
 		return nil
 	}
-	leave := l.callers.Acquire(caller(p))
+	places := l.requests
+	if chat.IsStream(r) {
+		places = l.streams
+	}
+	leave := places.callers.Acquire(caller(p))
 	if leave == nil {
 		serving.WriteBusy(w, http.StatusTooManyRequests, "too many concurrent requests of this caller")
 		return nil
 	}
-	leaveAccount := l.accounts.Acquire(p.Account)
+	leaveAccount := places.accounts.Acquire(p.Account)
 	if leaveAccount == nil {
 		leave()
 		serving.WriteBusy(w, http.StatusTooManyRequests, "too many concurrent requests to this account")

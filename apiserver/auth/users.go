@@ -75,6 +75,21 @@ func (u *ActiveUsers) named(ctx context.Context, namespace, userName string) (*v
 	return nil, nil
 }
 
+// Principal returns the user of an account with a user name, with what the roles of the user permit; nil if there is none. The error
+// wraps ErrNoCredential if the user is not active. It is for programs that act on behalf of users.
+func (u *ActiveUsers) Principal(ctx context.Context, account *v1alpha1.Account, userName string) (*Principal, error) {
+	found, err := u.named(ctx, account.Spec.Namespace, userName)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	p := &Principal{
+		Kind: KindUser, Account: account.Name, ID: found.Spec.UserName, Name: found.Spec.UserName, Email: EmailOf(found),
+		User: found.Name, UserUID: string(found.UID), UserName: found.Spec.UserName,
+	}
+	p.Grants, p.HasRole = u.grantsOf(ctx, account, found, nil, nil)
+	return p, nil
+}
+
 // checkDeprovisioned returns an error if a user, who has no ScimUser, was deprovisioned.
 func (u *ActiveUsers) checkDeprovisioned(ctx context.Context, namespace, userName string) error {
 	key := namespace + "/" + fold.Case(userName)

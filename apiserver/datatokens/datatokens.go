@@ -63,6 +63,14 @@ type Contents struct {
 	MetadataOnly bool
 	// Permissions are what a person may do with a data token, if it is not all.
 	Permissions []v1alpha1.Permission
+	// Person is whom the token is for, if it is not the caller.
+	Person *Person
+}
+
+// Person is a person who is no user of the account: the groups and the user attributes.
+type Person struct {
+	Groups     []string
+	Attributes map[string]any
 }
 
 // ofGateway reports whether the token is signed with the key that only the gateway has: pods do not accept it themselves.
@@ -139,7 +147,7 @@ func (i *Issuer) Sign(ctx context.Context, e *v1alpha1.Environment, in Contents,
 	for _, name := range reserved {
 		delete(claims, name)
 	}
-	if err := i.addPerson(ctx, e.Namespace, claims); err != nil {
+	if err := i.addPerson(ctx, e.Namespace, in.Person, claims); err != nil {
 		return nil, err
 	}
 	if in.Permissions != nil {
@@ -153,7 +161,7 @@ func (i *Issuer) Sign(ctx context.Context, e *v1alpha1.Environment, in Contents,
 		return nil, err
 	}
 	out.ExpiresAt = out.CreatedAt.Add(lifetime)
-	if !in.MetadataOnly {
+	if !in.MetadataOnly && in.Person == nil {
 		if out.ExpiresAt, err = i.addCredentials(ctx, claims, out.ExpiresAt); err != nil {
 			return nil, err
 		}

@@ -15,15 +15,22 @@ import (
 // personClaim is the claim with the groups and the user attributes of a person, which access policies of data models read.
 const personClaim = "cubeCloud"
 
-// addPerson sets the claim of a token for a person: a caller with an access token, or with a key that has an owner. A
-// security context cannot replace it. Other callers are programs that may issue tokens for their own users: the claim
-// is theirs.
-func (i *Issuer) addPerson(ctx context.Context, namespace string, claims jwt.MapClaims) error {
+// addPerson sets the claim of a token for a person: the one that is given, or a caller with an access token, or with a key that
+// has an owner. A security context cannot replace it. Other callers are programs that may issue tokens for their own users: the
+// claim is theirs.
+func (i *Issuer) addPerson(ctx context.Context, namespace string, given *Person, claims jwt.MapClaims) error {
 	p := rest.ScopeFrom(ctx).Principal
-	if i.Person == nil || !isPerson(p) {
+	var groups []string
+	var attributes map[string]any
+	name := p.Name
+	switch {
+	case given != nil:
+		groups, attributes, name = given.Groups, given.Attributes, "external"
+	case i.Person == nil || !isPerson(p):
 		return nil
+	default:
+		groups, attributes = i.Person(ctx, namespace, p.User)
 	}
-	groups, attributes := i.Person(ctx, namespace, p.User)
 	claims[personClaim] = map[string]any{"groups": groups, "userAttributes": attributes}
 	size, err := json.Marshal(claims)
 	if err != nil {
@@ -31,7 +38,7 @@ func (i *Issuer) addPerson(ctx context.Context, namespace string, claims jwt.Map
 	}
 	if len(size) > maxClaims {
 		return rest.Conflict("the security context, and the %d groups and the attributes of user %q, have %d bytes together; allowed: %d, because a token must fit into a header",
-			len(groups), p.Name, len(size), maxClaims)
+			len(groups), name, len(size), maxClaims)
 	}
 	return nil
 }

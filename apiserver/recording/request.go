@@ -161,6 +161,53 @@ func Do(ctx context.Context, e audit.Event) error {
 	})
 }
 
+// Action is an action that changes no object, whose outcome is not stored yet.
+type Action struct {
+	attempt *audit.Attempt
+	changes map[string]any
+}
+
+// Begin records that an action is attempted, before it is done. The action is nil if the audit log of the account is disabled. The
+// context may be that of work that goes on after the request. changes are fields with their values.
+func Begin(ctx context.Context, e audit.Event, changes map[string]any) (*Action, error) {
+	var a *Action
+	err := record(ctx, e, func(r *Request, e audit.Event) error {
+		if r.log == nil {
+			return errNoLog
+		}
+		var err error
+		if e.Changes, err = encodeAfter(changes); err != nil {
+			return err
+		}
+		attempt, err := r.log.Begin(ctx, e)
+		if err == nil {
+			a = &Action{attempt, changes}
+		}
+		return err
+	})
+	return a, err
+}
+
+// End records the outcome, with further fields.
+func (a *Action) End(ctx context.Context, outcome audit.Outcome, reason string, changes map[string]any) error {
+	all := maps.Clone(a.changes)
+	maps.Copy(all, changes)
+	text, err := encodeAfter(all)
+	if err != nil {
+		return err
+	}
+	return a.attempt.End(ctx, outcome, audit.Details{Reason: reason, Changes: text})
+}
+
+// encodeAfter returns fields with values in the form of changes.
+func encodeAfter(fields map[string]any) (json.RawMessage, error) {
+	changes := map[string]any{}
+	for name, value := range fields {
+		changes[name] = map[string]any{"after": value}
+	}
+	return encode(changes)
+}
+
 // RecordTx records a change of content in the transaction of the change: see audit.RecordTx.
 func RecordTx(ctx context.Context, tx *store.Tx, e audit.Event) error {
 	return record(ctx, e, func(_ *Request, e audit.Event) error { return audit.RecordTx(ctx, tx, e) })

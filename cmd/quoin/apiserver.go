@@ -10,11 +10,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 
 	"github.com/quoin-dev/quoin/apiserver"
+	"github.com/quoin-dev/quoin/apiserver/chat"
 	"github.com/quoin-dev/quoin/internal/github"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/internal/tracing"
@@ -50,6 +52,7 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	fs.BoolVar(&c.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and isolated networks")
 	fs.StringVar(&c.Gateway.Address, "gateway-address", "", "`host:port` of quoin gateway, through which queries of reports are run; they are not run when empty")
 	fs.StringVar(&c.Gateway.CAFile, "gateway-ca-file", "", "`file` with the certificate authorities of quoin gateway, in PEM, read for each connection; those of the system when empty")
+	fs.DurationVar(&c.ChatRetention, "chat-retention", chat.DefaultRetention, "`time` after its last change for which a chat with an agent is kept")
 	fs.StringVar(&c.GitHub.Slug, "github-app-slug", "", "`name` of the GitHub App in URLs")
 	fs.StringVar(&c.GitHub.KeyFile, "github-app-key-file", "", "`file` with the private key of the GitHub App, in PEM")
 	fs.StringVar(&c.GitHub.CAFile, "github-ca-file", "", "`file` with certificate authorities of a GitHub Enterprise Server, in PEM, for Quoin and for pods that fetch from it; those of the system when empty")
@@ -83,6 +86,8 @@ func (f *apiserverFlags) validate() string {
 		own = "--gateway-address must be a host and a port, such as quoin-gateway.quoin-system.svc:443"
 	case f.config.Gateway.Address == "" && f.config.Gateway.CAFile != "":
 		own = "--gateway-ca-file requires --gateway-address"
+	case f.config.ChatRetention < time.Hour:
+		own = "--chat-retention must be at least 1h"
 	case app.AppID < 0:
 		own = "--github-app-id must be positive"
 	case (app.AppID != 0) != (app.Slug != "") || (app.AppID != 0) != (app.KeyFile != ""):

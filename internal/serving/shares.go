@@ -46,11 +46,11 @@ func (s *Shares[K]) IsUsed(key K) bool {
 	return s.held[key] >= s.limit
 }
 
-// limitInFlight limits all concurrent requests to limit, and those of a client address that are not
-// authenticated yet to unauthenticated, unless that is 0.
-func limitInFlight(limit, unauthenticated int) middleware {
+// limitInFlight limits all concurrent requests to limit, those that are streams to another one, and those of a client address that
+// are not authenticated yet to unauthenticated, unless that is 0.
+func limitInFlight(limit, unauthenticated int, isStream func(*http.Request) bool, streams int) middleware {
 	return func(next http.Handler) http.Handler {
-		slots := make(chan struct{}, limit)
+		requests, ofStreams := make(chan struct{}, limit), make(chan struct{}, streams)
 		addresses := NewShares[netip.Prefix](unauthenticated)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			e := exchangeOf(r.Context())
@@ -62,6 +62,10 @@ func limitInFlight(limit, unauthenticated int) middleware {
 				}
 				e.authenticated = sync.OnceFunc(release)
 				defer e.authenticated()
+			}
+			slots := requests
+			if isStream != nil && isStream(r) {
+				slots = ofStreams
 			}
 			select {
 			case slots <- struct{}{}:

@@ -48,6 +48,11 @@ type WrapOptions struct {
 	// MaxInFlight is the maximum number of concurrent requests; DefaultMaxInFlight if 0. Further
 	// requests receive a 503.
 	MaxInFlight int
+	// IsStream reports whether the response of a request may be a stream that lasts for minutes. Such requests are limited to
+	// MaxStreams, and do not count for MaxInFlight. It may be nil.
+	IsStream func(*http.Request) bool
+	// MaxStreams is the maximum number of concurrent streams. Further ones receive a 503.
+	MaxStreams int
 	// MaxUnauthenticated is the maximum number of concurrent requests of a client address until the
 	// handler calls Authenticated; 0 for no limit. Further requests receive a 429. Clients behind a
 	// proxy that is not trusted share an address.
@@ -79,7 +84,7 @@ func Wrap(next http.Handler, o WrapOptions) http.Handler {
 		logAccess(log),
 		measure,
 		limitBody(cmp.Or(o.BodyLimit, defaultBodyLimit), o.BodyLimitOf, o.BodyPace),
-		limitInFlight(cmp.Or(o.MaxInFlight, DefaultMaxInFlight), o.MaxUnauthenticated),
+		limitInFlight(cmp.Or(o.MaxInFlight, DefaultMaxInFlight), o.MaxUnauthenticated, o.IsStream, o.MaxStreams),
 	}
 	for _, m := range slices.Backward(chain) {
 		next = m(next)

@@ -89,6 +89,18 @@ func (t *Threads) Run(ctx context.Context, accountUID string, thread, run int64)
 	return found, nil
 }
 
+// OfMessage returns the run of a message in a thread. The error is ErrUnknown if there is none.
+func (t *Threads) OfMessage(ctx context.Context, accountUID string, thread int64, messageID string) (found *Run, err error) {
+	err = t.DB.Read(ctx, func(q store.Querier) error {
+		found, err = findRun(ctx, q, accountUID, thread, messageID)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find a run: %w", err)
+	}
+	return found, nil
+}
+
 // Lines returns the lines of a thread after a sort, at most a number of them.
 func (t *Threads) Lines(ctx context.Context, accountUID string, thread, after int64, limit int) (lines []Line, err error) {
 	err = t.DB.Read(ctx, func(q store.Querier) error {

@@ -1,0 +1,140 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/datatokens"
+	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/query"
+)
+
+const (
+	// tokenLifetime is that of the token of a run. It is renewed when less than tokenMargin is left.
+	tokenLifetime = 5 * time.Minute
+	tokenMargin   = time.Minute
+	// checkInterval is the time after which the credential of the caller is checked again before a query.
+	checkInterval = 5 * time.Second
+)
+
+// target returns where the queries of a run go, and with which tokens. ctx is that of the run.
+func (s *Service) target(ctx context.Context, asker *Asker, branch string) (query.Target, *v1alpha1.Environment, error) {
+	if s.runner == nil {
+		return query.Target{}, nil, rest.Unavailable("queries cannot be run: quoin apiserver has no --gateway-address")
+	}
+	e, err := s.environment(ctx, asker.scope.Deployment, branch)
+	if err != nil {
+		return query.Target{}, nil, err
+	}
+	t := &tokens{service: s, environment: e, asker: asker, checked: s.Clock.Now()}
+	t.caller, _ = auth.Again(ctx) // it has just been authenticated: the kind is what counts
+	if _, err := t.token(ctx); err != nil {
+		return query.Target{}, nil, err
+	}
+	return query.Target{URL: e.Status.APICredentials.REST.URL, Identity: t.current.Identity, Token: t.token}, e, nil
+}
+
+// environment returns the environment of a branch; that of production if the branch is empty.
+func (s *Service) environment(ctx context.Context, d *v1alpha1.Deployment, branch string) (*v1alpha1.Environment, error) {
+	e := &v1alpha1.Environment{}
+	if branch != "" {
+		found, err := s.ofBranch(ctx, d, branch)
+		if err != nil {
+			return nil, err
+		}
+		e = found
+	} else if err := s.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: v1alpha1.ProductionName(d.Name)}, e); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read the environment of an agent: %w", err)
+	}
+	if e.Status.APICredentials == nil || e.Status.CredentialsSecret == "" {
+		return nil, rest.Unavailable("the environment that the agent queries is not set up yet")
+	}
+	return e, nil
+}
+
+// ofBranch returns the environment that serves a branch.
+func (s *Service) ofBranch(ctx context.Context, d *v1alpha1.Deployment, branch string) (*v1alpha1.Environment, error) {
+	branches, environments := &v1alpha1.BranchList{}, &v1alpha1.EnvironmentList{}
+	if err := errors.Join(s.Client.List(ctx, branches, client.InNamespace(d.Namespace)), s.Client.List(ctx, environments, client.InNamespace(d.Namespace))); err != nil {
+		return nil, fmt.Errorf("find the environment of a branch: %w", err)
+	}
+	for i := range branches.Items {
+		b := &branches.Items[i]
+		if b.Spec.DeploymentRef.Name != d.Name || string(b.Spec.Name) != branch {
+			continue
+		}
+		for j := range environments.Items {
+			e := &environments.Items[j]
+			if e.Spec.DeploymentRef.Name == d.Name && e.Spec.BranchRef != nil && e.Spec.BranchRef.Name == b.Name {
+				return e, nil
+			}
+		}
+	}
+	return nil, rest.NotFound("activeBranchName: deployment %s has no branch %q with an environment", d.Labels[v1alpha1.LabelID], rest.Clip(branch))
+}
+
+// tokens are those of a run.
+type tokens struct {
+	service     *Service
+	environment *v1alpha1.Environment
+	asker       *Asker
+
+	mu      sync.Mutex
+	current *datatokens.Token
+	// checked is when the credential of the caller was valid; caller is who it was.
+	checked time.Time
+	caller  *auth.Principal
+}
+
+// errEnded is the end of a run whose caller is no longer authenticated.
+var errEnded = rest.Forbidden("the credential was revoked or has expired while the agent was answering")
+
+// token returns a token that is valid for some time.
+func (t *tokens) token(ctx context.Context) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.service.Clock.Now()
+	if now.Sub(t.checked) >= checkInterval {
+		if err := t.check(ctx); err != nil {
+			return "", err
+		}
+		t.checked = now
+	}
+	if t.current != nil && t.current.ExpiresAt.Sub(now) > tokenMargin {
+		return t.current.JWT, nil
+	}
+	next, err := t.service.Tokens.Sign(t.asker.scope.With(ctx), t.environment, t.asker.contents, tokenLifetime)
+	switch {
+	case err != nil:
+		return "", err
+	case t.current != nil && next.Identity != t.current.Identity:
+		return "", rest.Conflict("what the person may see has changed while the agent was answering: send the message again")
+	}
+	t.current = next
+	return next.JWT, nil
+}
+
+// check returns an error if the caller may not ask any more.
+func (t *tokens) check(ctx context.Context) error {
+	p, err := auth.Again(ctx)
+	switch {
+	case errors.Is(err, auth.ErrNoCredential), errors.Is(err, auth.ErrForbidden):
+		return errEnded
+	case err != nil: // it cannot be checked now
+		if ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "The credential of a chat cannot be checked")
+		}
+		return nil
+	case p != nil && !p.MayOn(t.asker.needed, t.asker.scope.Deployment.Name):
+		return errEnded
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package chat
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/quoin-dev/quoin/internal/agent/stream"
+)
+
+const (
+	// maxHistory is the number of lines before a run that its conversation, and the line __state__, are made of.
+	maxHistory = 5000
+	// maxState is the size of the messages of the line __state__ in bytes: it has the last ones.
+	maxState = 512 << 10
+)
+
+// collect adds lines as they are stored to messages.
+func collect(m *stream.Messages, lines [][]byte) error {
+	for _, body := range lines {
+		l, err := stream.Decode(body)
+		if err != nil {
+			return fmt.Errorf("read a chat: %w", err)
+		}
+		m.Add(l)
+	}
+	return nil
+}
+
+// history returns the messages of a thread through a sort, without the oldest lines of a long thread. first is the sort before that
+// of the run, or the end of the thread, from which the length counts.
+func (s *Service) history(ctx context.Context, account string, thread, first, last int64) (*stream.Messages, error) {
+	c := &cursor{service: s, account: account, thread: thread, last: last, after: max(0, first-maxHistory)}
+	lines, _, err := c.all(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &stream.Messages{}
+	return m, collect(m, lines)
+}
+
+// lines returns messages as lines that replace what clients have of them, in the order of their last lines.
+func linesOf(m *stream.Messages) ([][]byte, error) {
+	all := slices.Clone(m.All())
+	slices.SortStableFunc(all, func(a, b stream.Message) int { return cmp.Compare(a.Sort, b.Sort) })
+	var out [][]byte
+	for i := range all {
+		l := all[i].Line()
+		body, err := l.Encode()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, body)
+	}
+	return out, nil
+}
+
+// state returns the line __state__: the last messages, as many as fit in.
+func state(m *stream.Messages, last int64) (stream.Line, error) {
+	all := m.All()
+	begin, size := len(all), 0
+	for begin > 0 {
+		text, err := json.Marshal(all[begin-1])
+		if err != nil {
+			return stream.Line{}, err
+		}
+		if size += len(text); size > maxState {
+			break
+		}
+		begin--
+	}
+	l, err := stream.State(all[begin:])
+	l.Sort = last + 1
+	return l, err
+}

@@ -1,0 +1,299 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/quoin-dev/quoin/internal/agent"
+	"github.com/quoin-dev/quoin/internal/agent/stream"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/chat"
+)
+
+const (
+	// lineInterval is the minimum time between two lines with text of the same message: a model that is faster has several pieces
+	// in a line.
+	lineInterval = 10 * time.Millisecond
+	// maxDelta is the maximum length of the text of such a line in bytes.
+	maxDelta = 8 << 10
+	// storeInterval is the time between two writes of lines with text, which readers on this replica have before they are stored.
+	// All other lines are stored first.
+	storeInterval = 500 * time.Millisecond
+	// renewInterval is the time between two writes of a run without lines. The lease lasts chat.Lease, and an abort that another
+	// replica has received is seen after at most this time.
+	renewInterval = 2 * time.Second
+	// storeTimeout is how long a write is repeated that fails; the lease is longer.
+	storeTimeout = 20 * time.Second
+	// maxUnstored is the number of lines that may wait to be stored.
+	maxUnstored = 500
+	// maxKept is how many bytes of stored lines are kept in memory for readers that are a little behind.
+	maxKept = 32 << 10
+)
+
+// log is what a run needs of chat.Threads.
+type log interface {
+	Append(ctx context.Context, l *chat.RunLease, bodies ...[]byte) error
+	End(ctx context.Context, l *chat.RunLease, state chat.State, bodies ...[]byte) error
+}
+
+// live is a run that this replica works on. It implements agent.Log.
+type live struct {
+	log   log
+	clock clock.WithTickerAndDelayedExecution
+	// cancel ends the run with a cause.
+	cancel context.CancelCauseFunc
+
+	// storing guards lease, and the order of writes.
+	storing sync.Mutex
+	lease   *chat.RunLease
+
+	mu sync.Mutex
+	// tail has the lines after base. Those through stored are in the store, and readers have those through shown.
+	tail                [][]byte
+	base, stored, shown int64
+	keptBytes           int
+	// pending is text that waits for the end of lineInterval; its ID is empty if there is none.
+	pending  stream.Line
+	timer    clock.Timer
+	lastLine time.Time
+	// ended means that the end is stored, and left that another replica ends the run.
+	ended, left bool
+	// changed is closed when there are further lines, or the run has ended.
+	changed chan struct{}
+}
+
+func newLive(l log, clk clock.WithTickerAndDelayedExecution, lease *chat.RunLease, cancel context.CancelCauseFunc) *live {
+	return &live{
+		log: l, clock: clk, cancel: cancel, lease: lease, changed: make(chan struct{}),
+		base: lease.LastSort, stored: lease.LastSort, shown: lease.LastSort,
+	}
+}
+
+// Append implements agent.Log. Lines with text may be joined, and are stored in the background; others are in the store when it
+// returns.
+func (l *live) Append(ctx context.Context, lines ...stream.Line) error {
+	durable := false
+	for i := range lines {
+		if err := l.add(&lines[i]); err != nil {
+			return err
+		}
+		durable = durable || !lines[i].Delta()
+	}
+	if durable || l.unstored() > maxUnstored {
+		return l.store(ctx)
+	}
+	return nil
+}
+
+// add adds a line to the tail, or to the text that waits.
+func (l *live) add(line *stream.Line) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !line.Delta() {
+		if err := l.emitPending(); err != nil {
+			return err
+		}
+		return l.emit(line)
+	}
+	switch {
+	case l.pending.ID == "":
+		l.pending = *line
+	case joins(&l.pending, line):
+		text := *l.pending.Content + *line.Content
+		l.pending.Content = &text
+		l.pending.Thinking += line.Thinking
+	default:
+		if err := l.emitPending(); err != nil {
+			return err
+		}
+		l.pending = *line
+	}
+	wait := lineInterval - l.clock.Since(l.lastLine)
+	if wait <= 0 {
+		return l.emitPending()
+	}
+	if l.timer == nil {
+		l.timer = l.clock.NewTimer(wait)
+		go l.emitLater(l.timer)
+	}
+	return nil
+}
+
+// joins reports whether the text of a line can be appended to that of another one.
+func joins(to, line *stream.Line) bool {
+	return to.ID == line.ID && to.Content != nil && line.Content != nil && len(*to.Content)+len(*line.Content)+len(to.Thinking)+len(line.Thinking) <= maxDelta
+}
+
+// emitLater emits the text that waits when a timer fires.
+func (l *live) emitLater(timer clock.Timer) {
+	<-timer.C()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer = nil
+	if err := l.emitPending(); err != nil {
+		l.cancel(err)
+	}
+}
+
+// emitPending emits the text that waits. The caller holds mu.
+func (l *live) emitPending() error {
+	if l.pending.ID == "" {
+		return nil
+	}
+	line := l.pending
+	l.pending = stream.Line{}
+	return l.emit(&line)
+}
+
+// emit adds a line to the tail. Readers have a line with text at once, and others when they are stored. The caller holds mu.
+func (l *live) emit(line *stream.Line) error {
+	if line.Error == "" {
+		line.Sort = l.base + int64(len(l.tail)) + 1
+	}
+	body, err := line.Encode()
+	if err != nil {
+		return err
+	}
+	l.tail = append(l.tail, body)
+	l.lastLine = l.clock.Now()
+	if line.Delta() {
+		l.show(l.base + int64(len(l.tail)))
+	}
+	return nil
+}
+
+// show lets readers have the lines through a sort. The caller holds mu.
+func (l *live) show(sort int64) {
+	l.shown = max(l.shown, sort)
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *live) unstored() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.base + int64(len(l.tail)) - l.stored
+}
+
+// store writes the lines that are not stored.
+func (l *live) store(ctx context.Context) error {
+	return l.write(ctx, func(ctx context.Context, batch [][]byte) error { return l.log.Append(ctx, l.lease, batch...) })
+}
+
+// finish adds the last lines of the run and ends it. The run is another replica's if it returns an error, or will be.
+func (l *live) finish(ctx context.Context, state chat.State, last ...stream.Line) error {
+	l.mu.Lock()
+	err := l.emitPending()
+	for i := range last {
+		if err == nil {
+			err = l.emit(&last[i])
+		}
+	}
+	l.mu.Unlock()
+	if err == nil {
+		err = l.write(ctx, func(ctx context.Context, batch [][]byte) error { return l.log.End(ctx, l.lease, state, batch...) })
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended, l.left = err == nil, err != nil
+	l.show(0)
+	return err
+}
+
+// write calls do with the lines that are not stored, again and again while it fails for a reason that may pass.
+func (l *live) write(ctx context.Context, do func(ctx context.Context, batch [][]byte) error) error {
+	l.storing.Lock()
+	defer l.storing.Unlock()
+	l.mu.Lock()
+	batch := l.tail[l.stored-l.base:]
+	batch = batch[:len(batch):len(batch)]
+	l.mu.Unlock()
+	// What was said before the end of a run is stored after it.
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer stop()
+	if err := l.retry(ctx, func() error { return do(ctx, batch) }); err != nil {
+		l.cancel(err)
+		return err
+	}
+	if l.lease.Abort {
+		l.cancel(agent.ErrAborted)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stored += int64(len(batch))
+	l.trim(batch)
+	l.show(l.stored)
+	return nil
+}
+
+// retry calls do until it succeeds, or waiting cannot help.
+func (l *live) retry(ctx context.Context, do func() error) error {
+	for pause := 100 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := do()
+		var rejected *content.Error
+		if err == nil || errors.As(err, &rejected) || errors.Is(err, chat.ErrLost) || ctx.Err() != nil {
+			return err
+		}
+		timer := l.clock.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		case <-timer.C():
+		}
+	}
+}
+
+// trim forgets stored lines when they are many. The caller holds mu.
+func (l *live) trim(batch [][]byte) {
+	for _, body := range batch {
+		l.keptBytes += len(body)
+	}
+	n := 0
+	for ; l.keptBytes > maxKept && l.base+int64(n) < l.stored; n++ {
+		l.keptBytes -= len(l.tail[n])
+	}
+	if n > 0 {
+		l.tail = append([][]byte(nil), l.tail[n:]...)
+		l.base += int64(n)
+	}
+}
+
+// keep stores lines with text, and renews the lease, until the context ends.
+func (l *live) keep(ctx context.Context) {
+	ticker := l.clock.NewTicker(storeInterval)
+	defer ticker.Stop()
+	renewed := l.clock.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		if l.unstored() == 0 && l.clock.Since(renewed) < renewInterval {
+			continue
+		}
+		renewed = l.clock.Now()
+		if l.store(ctx) != nil {
+			return // it has ended the run
+		}
+	}
+}
+
+// after returns the lines after a sort that readers may have. known is false if they are in the store only. ended reports whether
+// no more follow; otherwise changed is closed when there may be some.
+func (l *live) after(sort int64) (lines [][]byte, known, ended bool, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if sort < l.base || l.left {
+		return nil, false, false, nil
+	}
+	if n := l.shown - l.base; sort < l.shown {
+		lines = l.tail[sort-l.base : n : n]
+	}
+	return lines, true, l.ended, l.changed
+}

@@ -1,0 +1,39 @@
+package apiserver
+
+import (
+	"cmp"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/quoin-dev/quoin/apiserver/access"
+	"github.com/quoin-dev/quoin/apiserver/agents"
+	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/chat"
+	"github.com/quoin-dev/quoin/apiserver/datatokens"
+	"github.com/quoin-dev/quoin/apiserver/directory"
+	"github.com/quoin-dev/quoin/apiserver/recording"
+	chatstore "github.com/quoin-dev/quoin/internal/content/chat"
+	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/telemetry"
+)
+
+// useChat sets the chats with agents. Their jobs run while the database is open; Agents is set before requests are served.
+func (g *storedGroups) useChat(database *store.Database, c Config) error {
+	g.chat = chat.New(chat.Options{
+		Threads:   &chatstore.Threads{DB: g.content.Database, Record: recording.RecordTx},
+		Retention: cmp.Or(c.ChatRetention, chat.DefaultRetention), Clock: clock.RealClock{}, Log: c.Log,
+	})
+	database.WhileOpen(g.chat.Run)
+	return telemetry.Register(metrics.Registry, g.chat.Collectors()...)
+}
+
+// newAgents returns what chats need of the agents of all accounts.
+func newAgents(k8s cluster.Cluster, people *directory.Directory, roles *access.Roles, tokens *datatokens.Issuer, c Config) *agents.Service {
+	return agents.New(agents.Options{
+		Client: k8s.GetClient(), Live: k8s.GetAPIReader(), Namespace: c.Namespace,
+		Users:      auth.NewActiveUsers(people, roles, k8s.GetAPIReader(), clock.RealClock{}),
+		Attributes: people.Attributes, Tokens: tokens, HTTP: c.Gateway.Client(), Clock: clock.RealClock{},
+	})
+}
