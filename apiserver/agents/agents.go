@@ -52,6 +52,8 @@ type Options struct {
 // maxHeld limits all results in memory, in bytes as they are sent.
 const maxHeld = 32 << 20
 
+// +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=get
+
 // Service prepares answers.
 type Service struct {
 	Options
