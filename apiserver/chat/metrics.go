@@ -2,10 +2,13 @@ package chat
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quoin-dev/quoin/internal/agent"
+	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/content/chat"
 )
 
@@ -74,4 +77,21 @@ func (c *counted) After(ctx context.Context, call agent.Call, o agent.Outcome) e
 	}
 	c.metrics.calls.WithLabelValues(tool, o.Failed).Inc()
 	return c.Audit.After(ctx, call, o)
+}
+
+// timed observes the time until the first line.
+type timed struct {
+	agent.Log
+	first func()
+}
+
+// log returns the log of a run that has begun at a time.
+func (m *metrics) log(l *live, begun time.Time) agent.Log {
+	return &timed{l, sync.OnceFunc(func() { m.firstLine.Observe(l.clock.Since(begun).Seconds()) })}
+}
+
+// Append implements agent.Log.
+func (t *timed) Append(ctx context.Context, lines ...stream.Line) error {
+	t.first()
+	return t.Log.Append(ctx, lines...)
 }

@@ -72,10 +72,10 @@ type StreamBody struct {
 	Context          *string           `json:"context,omitempty" nullable:"true" enum:"chat,workbook,model,dashboard,external,mcp,ai-widget,onboarding,explore,connection_setup,slack_dm,published-dashboard" doc:"Where the message was written. Accepted and not used."`
 	Images           []ImageInput      `json:"images,omitempty" nullable:"true" maxItems:"4" doc:"Images that the model sees with this message only; 5 MiB together."`
 	WorkbookID       *float64          `json:"workbookId,omitempty" nullable:"true" doc:"Accepted and not used."`
-	WorkbookContext  *WorkbookContext  `json:"workbookContext,omitempty" nullable:"true" doc:"What the workbook shows, which the model sees as data."`
-	DashboardContext *DashboardContext `json:"dashboardContext,omitempty" nullable:"true" doc:"What the dashboard shows, which the model sees as data."`
+	WorkbookContext  *WorkbookContext  `json:"workbookContext,omitempty" doc:"What the workbook shows, which the model sees as data."`
+	DashboardContext *DashboardContext `json:"dashboardContext,omitempty" doc:"What the dashboard shows, which the model sees as data."`
 	CubeCredentials  any               `json:"cubeCredentials,omitempty" secret:"true" doc:"Accepted and not used."`
-	SessionSettings  *SessionInput     `json:"sessionSettings,omitempty" nullable:"true" doc:"On whose behalf a program asks. It is required for a key without an owner. Without it, people ask for themselves."`
+	SessionSettings  *SessionInput     `json:"sessionSettings,omitempty" doc:"On whose behalf a program asks. It is required for a key without an owner. Without it, people ask for themselves."`
 }
 
 // ImageInput is an image.
@@ -114,7 +114,7 @@ type DashboardContext struct {
 	Title       *string           `json:"title,omitempty" nullable:"true" maxLength:"1024"`
 	Widgets     []any             `json:"widgets,omitempty" nullable:"true" maxItems:"200"`
 	Snapshots   []SnapshotContext `json:"snapshots,omitempty" nullable:"true" maxItems:"200"`
-	ViewerState *ViewerState      `json:"viewerState,omitempty" nullable:"true"`
+	ViewerState *ViewerState      `json:"viewerState,omitempty"`
 }
 
 // SnapshotContext is a widget with its data.
@@ -210,7 +210,7 @@ type AbortInput struct {
 	InAgent
 	Body struct {
 		ChatID          string        `json:"chatId" minLength:"1" maxLength:"128"`
-		SessionSettings *SessionInput `json:"sessionSettings,omitempty" nullable:"true"`
+		SessionSettings *SessionInput `json:"sessionSettings,omitempty"`
 	}
 }
 

@@ -182,7 +182,7 @@ func (s *Service) work(ctx context.Context, l *live, prepared *agent.Run, m Mess
 	if err != nil {
 		return nil, err
 	}
-	prepared.Log, prepared.Audit = l, s.metrics.audit(prepared)
+	prepared.Log, prepared.Audit = s.metrics.log(l, s.Clock.Now()), s.metrics.audit(prepared)
 	text := m.Text
 	for _, d := range m.Data {
 		text += "\n\n" + prepared.Fence.Around(d.Source, d.Text)

@@ -578,9 +578,9 @@ var ofTypes = []string{
 }
 
 // ofReaders are the operations of callers who may read that are no GETs: they record which spreadsheets have the result of a
-// report, as documented, and what a person likes, or run a report. They leave the content as it is.
+// report, as documented, and what a person likes, run a report, or chat. They leave the content as it is.
 var ofReaders = []string{
-	"connectReportToWorkbook", "disconnectReportFromWorkbook", "refreshReport", "runReport", "runDashboardReport", "setWorkbookFavorite", "removeWorkbookFavorite",
+	"connectReportToWorkbook", "disconnectReportFromWorkbook", "refreshReport", "runReport", "runDashboardReport", "streamChatState", "abortChat", "setWorkbookFavorite", "removeWorkbookFavorite",
 }
 
 // requiredPermission returns the permission in the description of an operation.

@@ -243,9 +243,3 @@ func (a *account) agents(ctx context.Context) error {
 	}
 	return nil
 }
-
-// call sends a request with a token of an account.
-func (a *account) call(t *testing.T, token, method, path string, body any) *apiclient.Answer {
-	t.Helper()
-	return apiclient.Call(t, anyone, token, method, "https://"+a.host()+path, body)
-}
