@@ -322,8 +322,9 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 	return succeeded
 }
 
-// isRun reports whether a path is that of a run of a report, which needs a gateway: test/contract/runs has one.
-func isRun(path string) bool { return strings.HasSuffix(path, "/run") }
+// isRun reports whether a path is that of a run of a report or of a chat, which need a gateway: test/contract/runs and
+// test/contract/agents have one.
+func isRun(path string) bool { return strings.HasSuffix(path, "/run") || strings.Contains(path, "/chat/") }
 
 // checkContent sends valid requests for a report, the dashboard that shows it, and who has access to that.
 func (s *specification) checkContent(t *testing.T, succeeded map[string]bool) {
