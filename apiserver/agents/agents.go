@@ -17,6 +17,7 @@ import (
 	"strconv"
 
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -132,7 +133,7 @@ func (s *Service) complete(ctx context.Context, of *v1alpha1.Agent, id int64) (*
 // Available returns an error if the agent cannot answer messages.
 func (a *Agent) Available() error {
 	switch {
-	case a.Spec.Suspended:
+	case ptr.Deref(a.Spec.Suspended, false):
 		return rest.Conflict("agent %d is suspended: chats can be read, and messages are not answered", a.ID)
 	case a.Endpoint == nil:
 		return rest.Unavailable("agent %d has no model: the model endpoint %q does not exist, or is not for this account", a.ID, a.Spec.ModelEndpointRef.Name)

@@ -221,7 +221,7 @@ const (
 func (a *account) agents(ctx context.Context) error {
 	for number, spec := range map[int]v1alpha1.AgentSpec{
 		analyst:    {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "scripted"}, Instructions: "Be brief."},
-		suspended:  {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "scripted"}, Suspended: true},
+		suspended:  {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "scripted"}, Suspended: ptr.To(true)},
 		ofGlobex:   {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "of-globex"}},
 		noSecret:   {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "no-secret"}},
 		noEndpoint: {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "none"}},
