@@ -39,6 +39,7 @@ const (
 	PortGatewayMetrics         PortName = "quoin-gateway-metrics"
 	PortWarehouse              PortName = "warehouse"
 	PortGit                    PortName = "git"
+	PortModelServer            PortName = "model-server"
 	PortDNS                    PortName = "coredns"
 	PortDNSReady               PortName = "coredns-ready"
 )
@@ -67,6 +68,7 @@ var DefaultPorts = map[PortName]int{
 	PortGatewayMetrics:         18084,
 	PortWarehouse:              15433,
 	PortGit:                    15080,
+	PortModelServer:            18086,
 	PortDNS:                    15053,
 	PortDNSReady:               15054,
 }

@@ -46,6 +46,9 @@ var DbtPackages = []Package{
 	{"ca-certificates", "/usr/sbin/update-ca-certificates"},
 }
 
+// PythonPackages are the packages for installing packages of PyPI.
+var PythonPackages = []Package{{"python3", "python3"}, {"python3-pip", "pip3"}}
+
 // WarehousePackages are the packages of the warehouse.
 var WarehousePackages = []Package{{"postgresql", "postgres"}}
 

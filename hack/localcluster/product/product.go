@@ -16,6 +16,7 @@ import (
 	"github.com/quoin-dev/quoin/hack/localcluster/controlplane"
 	"github.com/quoin-dev/quoin/hack/localcluster/dataplane"
 	"github.com/quoin-dev/quoin/hack/localcluster/gitserver"
+	"github.com/quoin-dev/quoin/hack/localcluster/modelserver"
 	"github.com/quoin-dev/quoin/hack/localcluster/progress"
 	"github.com/quoin-dev/quoin/hack/localcluster/warehouse"
 )
@@ -60,6 +61,9 @@ func Start(ctx context.Context, c *cluster.Cluster, installPackages bool) error 
 func prepareProduct(ctx context.Context, c *cluster.Cluster, root string, installPackages bool) error {
 	if c.Nodes == cluster.NodesReal {
 		if err := prepareDataplane(ctx, c, installPackages); err != nil {
+			return err
+		}
+		if err := modelserver.Start(ctx, c, root, installPackages); err != nil {
 			return err
 		}
 	}

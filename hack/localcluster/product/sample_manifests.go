@@ -10,6 +10,7 @@ import (
 
 	"github.com/quoin-dev/quoin/hack/localcluster/cluster"
 	"github.com/quoin-dev/quoin/hack/localcluster/dataplane"
+	"github.com/quoin-dev/quoin/hack/localcluster/modelserver"
 )
 
 // Values in config/samples, which is written for a cluster with the default
@@ -22,6 +23,7 @@ const (
 	samplesRange      = `range: "~1.2.0"`
 	samplesWarehouse  = "value: warehouse\n"
 	samplesPort       = `value: "5432"`
+	samplesModel      = "http://localhost:8080/v1"
 )
 
 // sampleReplacements returns pairs of values in the samples and their
@@ -41,6 +43,7 @@ func sampleReplacements(c *cluster.Cluster) []string {
 		samplesRange, fmt.Sprintf("range: \"~%s.%s.0\"", version[0], version[1]),
 		samplesWarehouse, "value: "+c.Address+"\n",
 		samplesPort, fmt.Sprintf("value: %q", strconv.Itoa(c.Ports[cluster.PortWarehouse])),
+		samplesModel, modelserver.URL(c),
 	)
 }
 

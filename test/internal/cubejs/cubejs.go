@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/internal/npm"
 )
 
 // Package is the tested version of the npm package.
@@ -40,7 +42,7 @@ type Client struct {
 func New(t testing.TB, host, address string, ca []byte) *Client {
 	t.Helper()
 	c := newProject(t, host, address, ca)
-	c.Program = filepath.Join(install(t, Package), ".bin", "cubejs")
+	c.Program = filepath.Join(npm.Install(t, Package), ".bin", "cubejs")
 	c.Env = append(c.Env, "CUBE_CLOUD_HOST=https://"+host)
 	// The program requires it in the project.
 	c.Write(t, "node_modules/@cubejs-backend/server-core/package.json", "{}")
@@ -50,15 +52,7 @@ func New(t testing.TB, host, address string, ca []byte) *Client {
 // newProject returns a client without a program.
 func newProject(t testing.TB, host, address string, ca []byte) *Client {
 	t.Helper()
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err == nil {
-			continue
-		}
-		if os.Getenv("CI") != "" {
-			t.Fatalf("with CI set the tests of npm packages must run: %s is not installed", program)
-		}
-		t.Skipf("SKIPPED LOUDLY: %s is not installed", program)
-	}
+	npm.Require(t)
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
@@ -74,34 +68,6 @@ func newProject(t testing.TB, host, address string, ca []byte) *Client {
 		"NODE_OPTIONS=--require " + filepath.Join(above, "redirect.js"), "QUOIN_TEST_HOST=" + name, "QUOIN_TEST_PORT=" + port,
 	}
 	return c
-}
-
-// install returns the folder node_modules with a package, after installing it unless it is.
-func install(t testing.TB, name string) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := filepath.Join(cache, "quoin-test", strings.NewReplacer("@", "-", "/", "-").Replace(name))
-	modules, complete := filepath.Join(folder, "node_modules"), filepath.Join(folder, "complete")
-	if _, err := os.Stat(complete); err == nil {
-		return modules
-	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	npm := exec.CommandContext(ctx, "npm", "install", "--prefix", folder, "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error", name)
-	npm.Dir = folder
-	if out, err := npm.CombinedOutput(); err != nil {
-		t.Fatalf("npm install: %v: %s", err, out)
-	}
-	if err := os.WriteFile(complete, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return modules
 }
 
 // Write writes a file of the project.

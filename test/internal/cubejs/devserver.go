@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quoin-dev/quoin/test/internal/npm"
 )
 
 //go:embed devserver.js
@@ -31,7 +33,7 @@ func StartDevServer(t testing.TB, host, address string, ca []byte) *DevServer {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := exec.CommandContext(ctx, "node", filepath.Join(c.Folder, "..", "devserver.js"))
 	cmd.Dir, cmd.Stderr = c.Folder, os.Stderr
-	cmd.Env = append(append(os.Environ(), c.Env...), "QUOIN_TEST_MODULES="+install(t, ServerPackage)+"/")
+	cmd.Env = append(append(os.Environ(), c.Env...), "QUOIN_TEST_MODULES="+npm.Install(t, ServerPackage)+"/")
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
