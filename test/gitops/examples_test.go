@@ -96,7 +96,7 @@ func TestSyncWaves(t *testing.T) {
 			t.Errorf("%s: protected from pruning: %t", name(u), protected)
 		}
 	}
-	order := [][]string{{"Namespace"}, {"Account", "ReleaseChannel"}, {"ConfigMap", "Secret", "RoleBinding", "AccountRole", "ApiKey"}, {"Deployment"}, {"Branch"}}
+	order := [][]string{{"Namespace"}, {"Account", "ReleaseChannel", "ModelEndpoint"}, {"ConfigMap", "Secret", "RoleBinding", "AccountRole", "ApiKey"}, {"Deployment"}, {"Branch", "Agent"}}
 	last, kinds := -1000, 0
 	for _, together := range order {
 		highest := last
