@@ -228,7 +228,11 @@ func message(response *http.Response) string {
 		Error string `json:"error"`
 	}{}
 	if err != nil || json.Unmarshal(text, &body) != nil || body.Error == "" {
-		return fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))
+		status := fmt.Sprintf("%d %s", response.StatusCode, http.StatusText(response.StatusCode))
+		if response.StatusCode == http.StatusNotFound {
+			status += ": the pods of the deployment do not serve " + response.Request.URL.Path
+		}
+		return status
 	}
 	return clip(body.Error)
 }

@@ -222,6 +222,8 @@ func TestLoadThatFails(t *testing.T) {
 		"wrong JSON":        {200, `{"results":1}`, "the data API's response is malformed: it is not the JSON of /v1/load", false},
 		"other columns":     {200, `{"results":[{"data":{"members":["a"]}},{"data":{"members":["b"]}}]}`, "the data API's response is malformed: its results have different columns", false},
 		"a short row":       {200, `{"results":[{"data":{"members":["a","b"],"dataset":[[1]]}}]}`, "the data API's response is malformed: a row has 1 values", false},
+		"no such path":      {404, `404 page not found`, "the data API answered: 404 Not Found: the pods of the deployment do not serve /cubejs-api/v1/load (request id ", false},
+		"no such host":      {404, `{"error":"no deployment has this host"}`, "the data API answered: no deployment has this host (request id ", false},
 		"a redirect":        {302, ``, "the data API answered: 302 Found", false},
 	} {
 		t.Run(name, func(t *testing.T) {

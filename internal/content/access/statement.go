@@ -70,7 +70,8 @@ const (
 	JOIN folder ON folder.deployment_uid = $2 AND folder.account_uid = $1 AND folder.parent_id = access_reach_id
 	WHERE access_reach_depth < {depth} AND folder.id NOT IN (SELECT access_folder_id FROM access_folder)
 )`
-	// way: access_way has the folders above everything that has a level of its own.
+	// way: access_way has the folders above everything that has a level of its own. A subquery reads each parent by its key; for a
+	// join, PostgreSQL would read all folders, because it does not know how few rows the recursion has.
 	way = `, access_start (access_start_id) AS (
 	SELECT parent_id FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (SELECT access_folder_id FROM access_folder)
 	UNION SELECT folder_id FROM workbook WHERE deployment_uid = $2 AND account_uid = $1 AND owner = $3
@@ -83,8 +84,9 @@ const (
 ), access_way (access_way_id, access_way_parent) AS (
 	SELECT id, parent_id FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (SELECT access_start_id FROM access_start)
 	UNION
-	SELECT folder.id, folder.parent_id FROM access_way
-	JOIN folder ON folder.account_uid = $1 AND folder.deployment_uid = $2 AND folder.id = access_way_parent
+	SELECT access_way_parent, (SELECT folder.parent_id FROM folder
+		WHERE folder.account_uid = $1 AND folder.deployment_uid = $2 AND folder.id = access_way_parent)
+	FROM access_way WHERE access_way_parent <> 0
 )`
 )
 
