@@ -34,6 +34,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/access"
+	"github.com/quoin-dev/quoin/apiserver/agents"
 	"github.com/quoin-dev/quoin/apiserver/aggregation"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
@@ -226,10 +227,11 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if f.directory, roles, err = newPeople(ctx, k8s, writer, informer); err != nil {
 		return err
 	}
-	if f.api, err = newREST(ctx, k8s, writer, known, f.directory, roles, groups, c); err != nil {
+	var agents *agents.Service
+	if f.api, agents, err = newREST(ctx, k8s, writer, known, f.directory, roles, groups, c); err != nil {
 		return err
 	}
-	f.mcp = mcp.New(mcp.Options{Deployments: known.Deployments, Version: c.Version})
+	f.mcp = mcp.New(mcp.Options{Deployments: known.Deployments, Agents: agents, Chat: groups.chat, Version: c.Version})
 	if f.authenticator, f.signIn, err = newAuthenticator(k8s, f.directory, roles, groups, f.log, c, background); err != nil {
 		return err
 	}
@@ -369,16 +371,16 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 	return events, registerStoreMetrics(metrics.Registry, database)
 }
 
-// newREST composes the REST API of its groups.
-func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, known *catalog.Catalog, people *directory.Directory, roles *access.Roles, stored storedGroups, c Config) (*rest.API, error) {
+// newREST composes the REST API of its groups. It returns the agents, too; nil without a database.
+func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, known *catalog.Catalog, people *directory.Directory, roles *access.Roles, stored storedGroups, c Config) (*rest.API, *agents.Service, error) {
 	// The kinds that groups wait for after a write. The catalog observes Deployments, and newRoles AccountRoles.
 	for _, kind := range []client.Object{&v1alpha1.Account{}, &v1alpha1.ApiKey{}, &v1alpha1.Branch{}, &v1alpha1.Environment{}, &v1alpha1.OidcTokenConfig{}, &v1alpha1.OAuthIntegration{}, &v1alpha1.UserAttribute{}} {
 		informer, err := informerOf(ctx, k8s.GetCache(), kind)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if _, err := informer.AddEventHandler(writer.Tracker().Handler(writer.KindOf(kind))); err != nil {
-			return nil, fmt.Errorf("observe %T: %w", kind, err)
+			return nil, nil, fmt.Errorf("observe %T: %w", kind, err)
 		}
 	}
 	stored.tenant.Kube, stored.model.Kube, stored.model.Catalog = writer, writer, known
@@ -389,13 +391,16 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 	stored.model.SetVariables, stored.model.IssueToken = deployments.SetVariables(stored.deployments), deployments.IssueToken(stored.deployments)
 	tokens := &datatokens.Issuer{Kube: writer, Person: stored.deployments.Person, Credentials: stored.deployments.Credentials, Now: time.Now}
 	stored.content.Queries = queries.New(queries.Options{HTTP: c.Gateway.Client(), Clock: clock.RealClock{}, Tokens: tokens})
+	var agents *agents.Service
 	if stored.chat != nil {
-		stored.chat.Agents = newAgents(k8s, people, roles, tokens, c)
+		agents = newAgents(k8s, people, roles, tokens, c)
+		stored.chat.Agents = agents
 	}
-	return composeREST(known, identity.Options{
+	api, err := composeREST(known, identity.Options{
 		Kube: writer, Catalog: known, Users: people,
 		Directory: func(account *v1alpha1.Account) identity.Directory { return people.Of(account) },
 	}, stored, c.Version)
+	return api, agents, err
 }
 
 // composeREST returns the REST API of the groups. The routes are the same whatever the options are.

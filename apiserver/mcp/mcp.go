@@ -4,6 +4,8 @@
 //	mcp.go           requests: who may send them, their limits
 //	tools.go         tool calls: arguments, the deployment, events, failures
 //	deployments.go   the tool listDeployments
+//	semantic.go      the tools that query the semantic model
+//	chat.go          the tool chat
 //
 // The transport is streamable HTTP without sessions, so any replica answers any request. The caller is authenticated before, and no
 // argument of a tool names an identity.
@@ -21,7 +23,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/agents"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/chat"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
@@ -53,6 +57,10 @@ func BodyLimit(r *http.Request) int64 {
 type Options struct {
 	// Deployments returns the deployments of a namespace on which a principal holds a permission, by number.
 	Deployments func(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error)
+	// Agents are the agents of all accounts, and what queries of callers need; nil without a database.
+	Agents *agents.Service
+	// Chat answers messages; nil without a database.
+	Chat *chat.Service
 	// Version of quoin.
 	Version string
 }
@@ -60,7 +68,9 @@ type Options struct {
 // Server serves the endpoint for all accounts. Create it with New.
 type Server struct {
 	Options
-	protocol http.Handler
+	protocol          http.Handler
+	callers, accounts *serving.Shares[string]
+	all               *serving.Shares[struct{}]
 }
 
 // instructions are those that clients add to the prompt of their model.
@@ -70,7 +80,7 @@ const instructions = "Answer questions about data with these tools: they query s
 
 // New returns a Server.
 func New(o Options) *Server {
-	s := &Server{Options: o}
+	s := &Server{Options: o, callers: serving.NewShares[string](maxOfCaller), accounts: serving.NewShares[string](maxOfAccount), all: serving.NewShares[struct{}](maxAll)}
 	implementation := &mcp.Implementation{Name: "quoin", Title: "Quoin", Version: o.Version}
 	server := mcp.NewServer(implementation, &mcp.ServerOptions{Instructions: instructions, Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}})
 	for _, t := range s.tools() {
@@ -86,6 +96,10 @@ func New(o Options) *Server {
 // ServeHTTP serves a request of an authenticated caller to an account.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, p *auth.Principal) {
 	serving.Annotate(r.Context(), serving.AnnotationRoute, Path)
+	if s.Agents == nil {
+		serving.WriteError(w, http.StatusNotFound, "MCP needs a database: quoin apiserver has no --database-url")
+		return
+	}
 	status, message := check(r, account, p)
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", http.MethodPost)

@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/access"
+	"github.com/quoin-dev/quoin/apiserver/agents"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 )
@@ -23,8 +26,13 @@ func offering() *v1alpha1.Account {
 }
 
 // newTestServer returns a server whose deployments are a, b and c, with the numbers 1 to 3.
-func newTestServer() *Server {
-	return New(Options{Version: "test", Deployments: func(_ string, p *auth.Principal, needed v1alpha1.Permission) (all []*v1alpha1.Deployment, err error) {
+func newTestServer(t testing.TB) *Server {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	known := agents.New(agents.Options{Client: fake.NewClientBuilder().WithScheme(scheme).Build()})
+	return New(Options{Version: "test", Agents: known, Deployments: func(_ string, p *auth.Principal, needed v1alpha1.Permission) (all []*v1alpha1.Deployment, err error) {
 		for id, name := range map[string]string{"1": "a", "2": "b", "3": "c"} {
 			if p.MayOn(needed, name) {
 				all = append(all, &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelID: id}}})
@@ -40,7 +48,7 @@ func reader(deployments ...string) *auth.Principal {
 
 // TestDeployment: a deployment is found by its id, as a number or a text, if the account offers it and the caller may read it.
 func TestDeployment(t *testing.T) {
-	s := newTestServer()
+	s := newTestServer(t)
 	for _, test := range []struct {
 		id, want string
 		of       *auth.Principal
@@ -72,7 +80,7 @@ func TestDeployment(t *testing.T) {
 
 // FuzzBody sends bodies: none is a server-side failure, and none reaches a deployment that is not offered.
 func FuzzBody(f *testing.F) {
-	s := newTestServer()
+	s := newTestServer(f)
 	for _, seed := range []string{
 		"", "{", "[]", "null", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"listDeployments","arguments":{}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"listDeployments","arguments":{"externalId":"x"}}}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"listDeployments","arguments":[1]}}`,

@@ -32,8 +32,9 @@ type tool struct {
 	// properties are the properties of the input by name, as JSON schemas, and required the names of those that are required.
 	properties map[string]any
 	required   []string
-	// inDeployment adds the property deploymentId; the deployment is in the scope of the context of run.
-	inDeployment bool
+	// locate, if it is not nil, returns the deployment of a call from its arguments; run has it in the scope of its context. The tool
+	// then has the property deploymentId.
+	locate func(ctx context.Context, scope *rest.Scope, given map[string]json.RawMessage) (*v1alpha1.Deployment, error)
 	// run runs a call. args has only properties of the tool, without deploymentId. An error is a *rest.Problem or one that is not
 	// shown.
 	run func(ctx context.Context, args json.RawMessage) (*outcome, error)
@@ -57,7 +58,7 @@ func (t *tool) schema() map[string]any {
 	for name, of := range t.properties {
 		properties[name] = of
 	}
-	if t.inDeployment {
+	if t.locate != nil {
 		properties[deploymentIDProperty] = map[string]any{
 			"type": "integer", "minimum": 1, "description": "Id of the deployment, from listDeployments. Optional if there is only one.",
 		}
@@ -77,8 +78,30 @@ func (s *Server) add(server *mcp.Server, t *tool) {
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &closed},
 	}
 	server.AddTool(definition, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return s.call(ctx, t, r.Params.Arguments), nil
+		return s.call(withProgress(ctx, r), t, r.Params.Arguments), nil
 	})
+}
+
+type progressKey struct{}
+
+// withProgress returns a context with which notify tells the client what a call does, if the client has asked for it.
+func withProgress(ctx context.Context, r *mcp.CallToolRequest) context.Context {
+	token, steps := r.Params.GetProgressToken(), 0.0
+	if token == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, progressKey{}, func(message string) {
+		steps++
+		// A client that has disconnected needs no notification.
+		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: steps, Message: message})
+	})
+}
+
+// notify tells the client what a call does.
+func notify(ctx context.Context, message string) {
+	if tell, ok := ctx.Value(progressKey{}).(func(string)); ok {
+		tell(message)
+	}
 }
 
 type requestKey struct{}
@@ -170,13 +193,12 @@ func (s *Server) prepare(ctx context.Context, t *tool, args json.RawMessage) (js
 			return nil, nil, rest.BadRequest("%s: missing", name)
 		}
 	}
-	if t.inDeployment {
-		id := given[deploymentIDProperty]
-		delete(given, deploymentIDProperty)
+	if t.locate != nil {
 		var err error
-		if scope.Deployment, err = s.deployment(&scope, id); err != nil {
+		if scope.Deployment, err = t.locate(ctx, &scope, given); err != nil {
 			return nil, nil, err
 		}
+		delete(given, deploymentIDProperty)
 	}
 	prepared, err := json.Marshal(given)
 	return prepared, &scope, err
@@ -189,10 +211,15 @@ func (t *tool) names() []string {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if t.inDeployment {
+	if t.locate != nil {
 		names = append(names, deploymentIDProperty)
 	}
 	return names
+}
+
+// deploymentOf returns the deployment that the argument deploymentId names.
+func (s *Server) deploymentOf(_ context.Context, scope *rest.Scope, given map[string]json.RawMessage) (*v1alpha1.Deployment, error) {
+	return s.deployment(scope, given[deploymentIDProperty])
 }
 
 // deployment returns the deployment with an id, which the account offers and the caller may read: the only one without an id. Those that

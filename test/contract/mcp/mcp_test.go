@@ -20,11 +20,11 @@ func TestListDeployments(t *testing.T) {
 		token string
 		want  string
 	}{
-		"a person":                       {acme, acme.ada, `{"deployments":[{"id":1,"name":"sales"},{"id":2,"name":"finance"}]}`},
-		"a program":                      {acme, acme.admin, `{"deployments":[{"id":1,"name":"sales"},{"id":2,"name":"finance"}]}`},
-		"a key for one deployment":       {acme, acme.limited, `{"deployments":[{"id":2,"name":"finance"}]}`},
+		"a person":                       {acme, acme.ada, `{"deployments":[{"id":1,"name":"sales","agents":[]},{"id":2,"name":"finance","agents":[]}]}`},
+		"a program":                      {acme, acme.admin, `{"deployments":[{"id":1,"name":"sales","agents":[]},{"id":2,"name":"finance","agents":[]}]}`},
+		"a key for one deployment":       {acme, acme.limited, `{"deployments":[{"id":2,"name":"finance","agents":[]}]}`},
 		"a key for none that is offered": {globex, globex.limited, `{"deployments":[]}`},
-		"another account":                {globex, globex.ada, `{"deployments":[{"id":1,"name":"sales"}]}`},
+		"another account":                {globex, globex.ada, `{"deployments":[{"id":1,"name":"sales","agents":[]}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, failed := call(t, test.of.connect(t, test.token), "listDeployments", nil); got != test.want || failed {
