@@ -116,6 +116,8 @@ type Config struct {
 	Gateway queries.Gateway
 	// ChatRetention is how long chats with agents are kept after their last change; chat.DefaultRetention if zero.
 	ChatRetention time.Duration
+	// ChatTokens are the tokens that chats may use in a day.
+	ChatTokens chat.TokenLimits
 	// AllowInsecureGit allows http:// URLs of models, for tests and isolated networks.
 	AllowInsecureGit bool
 	// ShutdownDelay is how long requests are accepted after /readyz fails on shutdown.

@@ -15,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	chatstore "github.com/quoin-dev/quoin/internal/content/chat"
+	"github.com/quoin-dev/quoin/internal/content/usage"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/telemetry"
 )
@@ -24,6 +25,7 @@ func (g *storedGroups) useChat(database *store.Database, c Config) error {
 	g.chat = chat.New(chat.Options{
 		Threads:   &chatstore.Threads{DB: g.content.Database, Record: recording.RecordTx},
 		Retention: cmp.Or(c.ChatRetention, chat.DefaultRetention), Clock: clock.RealClock{}, Log: c.Log,
+		Usage: &usage.Usage{DB: database}, Tokens: c.ChatTokens,
 	})
 	database.WhileOpen(g.chat.Run)
 	return telemetry.Register(metrics.Registry, g.chat.Collectors()...)

@@ -24,6 +24,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/agent/project"
 	"github.com/quoin-dev/quoin/internal/query"
 )
 
@@ -43,6 +44,9 @@ type Options struct {
 	Users     Users
 	// Attributes returns the user attributes of the account with a namespace.
 	Attributes func(namespace string) []*v1alpha1.UserAttribute
+	// Files returns what the files of the data model configure for an agent: at the commit that production serves, or at the newest
+	// one of a branch. It may be nil.
+	Files func(ctx context.Context, a *v1alpha1.Agent, d *v1alpha1.Deployment, branch string) (*project.Configured, error)
 	// Tokens signs the tokens of runs.
 	Tokens *datatokens.Issuer
 	// HTTP connects to quoin gateway for every host; nil without a gateway.

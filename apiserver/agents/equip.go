@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/agent"
+	"github.com/quoin-dev/quoin/internal/agent/project"
 	"github.com/quoin-dev/quoin/internal/agent/semantic"
 	"github.com/quoin-dev/quoin/internal/query"
 )
@@ -21,14 +21,40 @@ const (
 )
 
 // equip sets the tools and the system prompt of a run.
-func (s *Service) equip(_ context.Context, q Question, r *agent.Run, target query.Target, _ *v1alpha1.Environment) error {
-	r.Tools = semantic.Tools(semantic.Options{
+func (s *Service) equip(ctx context.Context, q Question, r *agent.Run, target query.Target) error {
+	files := &project.Configured{}
+	if s.Files != nil {
+		var err error
+		if files, err = s.Files(ctx, q.Agent.Agent, q.Agent.Deployment, q.Branch); err != nil {
+			return err
+		}
+	}
+	views := q.Agent.Spec.AccessibleViews
+	if len(views) == 0 {
+		views = files.Views
+	}
+	o := semantic.Options{
 		Runner: s.runner, Target: target, Limits: query.Limits{Rows: maxRows, Bytes: maxBytes, Duration: queryTimeout},
-		AccessibleViews: q.Agent.Spec.AccessibleViews, SQL: q.Asker.MayUseSQL(), NewID: uuid.NewString,
-	})
-	r.System = s.prompt(q)
+		AccessibleViews: views, SQL: q.Asker.MayUseSQL(), NewID: uuid.NewString,
+	}
+	for _, c := range files.Queries {
+		o.CertifiedQueries = append(o.CertifiedQueries, semantic.CertifiedQuery{Name: c.Name, UserRequest: c.UserRequest, Description: c.Description, SQL: c.SQL()})
+	}
+	for _, c := range files.Skills {
+		o.Skills = append(o.Skills, semantic.Skill{Name: c.Name, Title: c.Title, Description: c.Description, Instructions: c.Instructions})
+	}
+	// Rules that a model requests are read as skills are.
+	for _, c := range files.Rules {
+		if !c.Always {
+			o.Skills = append(o.Skills, semantic.Skill{Name: "rule-" + c.Name, Title: "Rule " + c.Name, Description: c.Description, Instructions: c.Prompt})
+		}
+	}
+	r.Tools, r.System = semantic.Tools(o), s.prompt(q, views, files.Rules)
 	return nil
 }
+
+// maxRules is the size of the rules of a prompt in bytes.
+const maxRules = 64 << 10
 
 // basics is the beginning of all system prompts. It has nothing of a person, so that the provider's cache of it serves all.
 const basics = `You answer questions about the data of a company. The data is in a semantic model of views, which have measures and dimensions.
@@ -38,11 +64,20 @@ If a query fails, correct it and try again, at most three times. If you cannot a
 Answer in the language of the question, briefly: the result first, then how it was computed if that is not obvious.`
 
 // prompt returns the system prompt.
-func (s *Service) prompt(q Question) string {
+func (s *Service) prompt(q Question, views []string, rules []project.Rule) string {
 	var out strings.Builder
 	out.WriteString(basics)
-	if len(q.Agent.Spec.AccessibleViews) > 0 {
-		out.WriteString("\n\nPrefer these views: " + strings.Join(q.Agent.Spec.AccessibleViews, ", ") + ".")
+	if len(views) > 0 {
+		out.WriteString("\n\nPrefer these views: " + strings.Join(views, ", ") + ".")
+	}
+	left := maxRules
+	for _, rule := range rules {
+		if !rule.Always {
+			continue
+		}
+		if left -= len(rule.Prompt); left >= 0 {
+			out.WriteString("\n\nRule " + rule.Name + ":\n" + strings.TrimSpace(rule.Prompt))
+		}
 	}
 	if text := strings.TrimSpace(q.Agent.Spec.Instructions); text != "" {
 		out.WriteString("\n\nInstructions of the administrators of this agent:\n" + text)

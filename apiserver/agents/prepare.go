@@ -45,7 +45,7 @@ func (s *Service) Prepare(ctx context.Context, q Question) (*agent.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, e, err := s.target(ctx, q.Asker, q.Branch)
+	target, err := s.target(ctx, q.Asker, q.Branch)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *Service) Prepare(ctx context.Context, q Question) (*agent.Run, error) {
 			log.FromContext(ctx).Error(err, "A tool of an agent failed", "tool", tool, "agent", q.Agent.Name, "namespace", q.Agent.Namespace)
 		},
 	}
-	return r, s.equip(ctx, q, r, target, e)
+	return r, s.equip(ctx, q, r, target)
 }
 
 // limitsOf returns the limits of the answers of an agent.

@@ -26,20 +26,19 @@ const (
 )
 
 // target returns where the queries of a run go, and with which tokens. ctx is that of the run.
-func (s *Service) target(ctx context.Context, asker *Asker, branch string) (query.Target, *v1alpha1.Environment, error) {
+func (s *Service) target(ctx context.Context, asker *Asker, branch string) (query.Target, error) {
 	if s.runner == nil {
-		return query.Target{}, nil, rest.Unavailable("queries cannot be run: quoin apiserver has no --gateway-address")
+		return query.Target{}, rest.Unavailable("queries cannot be run: quoin apiserver has no --gateway-address")
 	}
 	e, err := s.environment(ctx, asker.scope.Deployment, branch)
 	if err != nil {
-		return query.Target{}, nil, err
+		return query.Target{}, err
 	}
 	t := &tokens{service: s, environment: e, asker: asker, checked: s.Clock.Now()}
-	t.caller, _ = auth.Again(ctx) // it has just been authenticated: the kind is what counts
 	if _, err := t.token(ctx); err != nil {
-		return query.Target{}, nil, err
+		return query.Target{}, err
 	}
-	return query.Target{URL: e.Status.APICredentials.REST.URL, Identity: t.current.Identity, Token: t.token}, e, nil
+	return query.Target{URL: e.Status.APICredentials.REST.URL, Identity: t.current.Identity, Token: t.token}, nil
 }
 
 // environment returns the environment of a branch; that of production if the branch is empty.
@@ -89,9 +88,8 @@ type tokens struct {
 
 	mu      sync.Mutex
 	current *datatokens.Token
-	// checked is when the credential of the caller was valid; caller is who it was.
+	// checked is when the credential of the caller was valid.
 	checked time.Time
-	caller  *auth.Principal
 }
 
 // errEnded is the end of a run whose caller is no longer authenticated.

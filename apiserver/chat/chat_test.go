@@ -5,10 +5,13 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/agent/stream/streamtest"
 	"github.com/quoin-dev/quoin/internal/content/chat"
+	"github.com/quoin-dev/quoin/internal/content/usage"
 )
 
 // TestAnswer: the lines of a response are those that clients know, and a replay has the same bytes.
@@ -293,6 +296,34 @@ func TestLimitOfAsker(t *testing.T) {
 	}
 	for range maxOfAsker {
 		w.more <- struct{}{}
+	}
+}
+
+// TestUsage: what answers use is recorded with its price, and limited by day.
+func TestUsage(t *testing.T) {
+	w := newWorld(t)
+	w.tokens = TokenLimits{User: 40, Account: 60}
+	r := w.start(0)
+	r.text("input", "count") // two requests of 15 tokens
+	day := usage.Request{From: time.Now().Add(-24 * time.Hour), To: time.Now().Add(24 * time.Hour), By: []usage.Dimension{usage.ByAgent, usage.ByCaller, usage.ByUser}}
+	sums, err := r.Usage.Report(t.Context(), scopeOf((&rest.Scope{Account: w.account}).With(t.Context()), w.agent), day)
+	if err != nil || len(sums) != 1 {
+		t.Fatal(sums, err)
+	}
+	got := sums[0]
+	if a := got.Amounts; got.Agent != 7 || got.Caller != "ApiKey:key" || got.User != "External:u1" || got.Runs != 1 || got.Currency != "USD" ||
+		a.InputTokens != 20 || a.OutputTokens != 10 || a.Requests != 2 || a.ToolCalls != 1 || a.Cost != 40 {
+		t.Errorf("%+v", got)
+	}
+	for _, c := range []struct{ user, want string }{
+		{"u1", "You said hello"}, // 30 of 40 were used before
+		{"u1", `{"error":"the limit of 40 tokens a day of the user is reached`},
+		{"u2", "You said hello"},
+		{"u2", `{"error":"the limit of 60 tokens a day of the account is reached`},
+	} {
+		if status, body := r.text("input", "hello", "user", c.user); status != 200 || !strings.Contains(body, c.want) {
+			t.Errorf("%s: %d %s", c.user, status, body)
+		}
 	}
 }
 

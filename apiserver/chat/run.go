@@ -19,6 +19,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/chat"
+	"github.com/quoin-dev/quoin/internal/content/usage"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 )
@@ -35,6 +36,9 @@ type Message struct {
 	Data []Document
 	// Branch that is queried; empty for that of production.
 	Branch string
+
+	// caller is the principal of the request.
+	caller string
 }
 
 // Document is data that a client sends. Source is a short name for the model.
@@ -63,6 +67,7 @@ func scopeOf(ctx context.Context, a *agents.Agent) content.Scope {
 // Start begins the run of a message, or finds it. The context is that of the request; the run goes on after it.
 func (s *Service) Start(ctx context.Context, m Message) (*Answer, error) {
 	scope := scopeOf(ctx, m.Agent)
+	m.caller = rest.ScopeFrom(ctx).Caller()
 	if m.ChatID != "" && m.ID != "" {
 		if found, err := s.find(ctx, scope, &m); found != nil || err != nil {
 			return found, err
@@ -166,9 +171,6 @@ func (s *Service) answer(ctx context.Context, l *live, prepared *agent.Run, m Me
 		crlog.FromContext(ctx).Error(ended, "The end of a chat could not be stored; another replica ends it", "account", l.lease.Account.Name, "chat", m.ChatID)
 	}
 	s.metrics.ran(state, summary)
-	if s.Used != nil && summary != nil {
-		s.Used(ctx, m, summary)
-	}
 }
 
 // work answers the message.
@@ -183,6 +185,12 @@ func (s *Service) work(ctx context.Context, l *live, prepared *agent.Run, m Mess
 		return nil, err
 	}
 	prepared.Log, prepared.Audit = s.metrics.log(l, s.Clock.Now()), s.metrics.audit(prepared)
+	if s.Usage != nil {
+		prepared.Model = &metered{Model: prepared.Model, service: s, scope: scopeOf(ctx, m.Agent), price: m.Agent.Endpoint.Spec.Price, run: usage.Run{
+			Source: usage.Chat, ID: fmt.Sprintf("%d/%d", l.lease.Thread, l.lease.Run), StartedAt: s.Clock.Now(), Agent: m.Agent.ID,
+			Endpoint: m.Agent.Spec.ModelEndpointRef.Name, Caller: m.caller, User: m.Asker.Owner,
+		}}
+	}
 	text := m.Text
 	for _, d := range m.Data {
 		text += "\n\n" + prepared.Fence.Around(d.Source, d.Text)

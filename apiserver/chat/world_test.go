@@ -29,6 +29,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/chat"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
+	"github.com/quoin-dev/quoin/internal/content/usage"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -39,6 +40,9 @@ type world struct {
 	db      *store.Store
 	account *v1alpha1.Account
 	agent   *agents.Agent
+
+	// tokens are the limits of replicas.
+	tokens TokenLimits
 
 	mu  sync.Mutex
 	now time.Duration
@@ -54,11 +58,13 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
-		T: t, db: contenttest.Open(t, storetest.SQLiteURL(t), chat.Owner), begun: make(chan string, 100), ended: make(chan string, 100), more: make(chan struct{}),
+		T: t, db: contenttest.Open(t, storetest.SQLiteURL(t), chat.Owner, usage.Owner), begun: make(chan string, 100), ended: make(chan string, 100), more: make(chan struct{}),
 		account: &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme", UID: "a1"}, Spec: v1alpha1.AccountSpec{Namespace: "acme"}},
 	}
 	w.agent = &agents.Agent{
-		ID: 7, Agent: &v1alpha1.Agent{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "analyst"}}, Endpoint: &v1alpha1.ModelEndpoint{},
+		ID: 7, Agent: &v1alpha1.Agent{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "analyst"}}, Endpoint: &v1alpha1.ModelEndpoint{Spec: v1alpha1.ModelEndpointSpec{
+			Price: &v1alpha1.ModelPrice{Currency: "USD", InputPerMillionTokens: "1", OutputPerMillionTokens: "2"},
+		}},
 		Deployment: &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales", UID: "d1"}},
 	}
 	return w
@@ -90,7 +96,7 @@ func (w *world) start(kill int) *replica {
 		DB: &mortal{w.db, r}, Now: func() time.Time { return time.Now().Add(w.later()) },
 		Record: func(context.Context, *store.Tx, audit.Event) error { return nil },
 	}
-	r.Service = New(Options{Agents: w, Threads: threads, Retention: DefaultRetention})
+	r.Service = New(Options{Agents: w, Threads: threads, Retention: DefaultRetention, Usage: &usage.Usage{DB: w.db}, Tokens: w.tokens})
 	r.runs.open()
 	r.web = httptest.NewServer(http.HandlerFunc(r.serve))
 	w.Cleanup(func() {

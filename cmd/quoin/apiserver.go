@@ -53,6 +53,9 @@ func parseAPIServerFlags(args []string, stderr io.Writer) (*apiserverFlags, erro
 	fs.StringVar(&c.Gateway.Address, "gateway-address", "", "`host:port` of quoin gateway, through which queries of reports are run; they are not run when empty")
 	fs.StringVar(&c.Gateway.CAFile, "gateway-ca-file", "", "`file` with the certificate authorities of quoin gateway, in PEM, read for each connection; those of the system when empty")
 	fs.DurationVar(&c.ChatRetention, "chat-retention", chat.DefaultRetention, "`time` after its last change for which a chat with an agent is kept")
+	fs.Int64Var(&c.ChatTokens.Account, "chat-tokens-per-account", 0, "`number` of tokens that the agents of an account may use a day (UTC); no limit when 0")
+	fs.Int64Var(&c.ChatTokens.Caller, "chat-tokens-per-key", 0, "`number` of tokens that chats with an API key may use a day; no limit when 0")
+	fs.Int64Var(&c.ChatTokens.User, "chat-tokens-per-user", 0, "`number` of tokens that the chats of a person may use a day; no limit when 0")
 	fs.StringVar(&c.GitHub.Slug, "github-app-slug", "", "`name` of the GitHub App in URLs")
 	fs.StringVar(&c.GitHub.KeyFile, "github-app-key-file", "", "`file` with the private key of the GitHub App, in PEM")
 	fs.StringVar(&c.GitHub.CAFile, "github-ca-file", "", "`file` with certificate authorities of a GitHub Enterprise Server, in PEM, for Quoin and for pods that fetch from it; those of the system when empty")
@@ -88,6 +91,8 @@ func (f *apiserverFlags) validate() string {
 		own = "--gateway-ca-file requires --gateway-address"
 	case f.config.ChatRetention < time.Hour:
 		own = "--chat-retention must be at least 1h"
+	case min(f.config.ChatTokens.Account, f.config.ChatTokens.Caller, f.config.ChatTokens.User) < 0:
+		own = "--chat-tokens-per-account, --chat-tokens-per-key and --chat-tokens-per-user must not be negative"
 	case app.AppID < 0:
 		own = "--github-app-id must be positive"
 	case (app.AppID != 0) != (app.Slug != "") || (app.AppID != 0) != (app.KeyFile != ""):

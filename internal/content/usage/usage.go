@@ -2,6 +2,7 @@
 //
 //	usage.go     the model, recording, retention
 //	report.go    sums by day, agent, endpoint, caller and user
+//	spent.go     the tokens of a day, for limits
 //	cost.go      what tokens cost
 //	forget.go    the usage of users who are deleted
 //	migrations/  the table

@@ -32,6 +32,7 @@ func TestDatabases(t *testing.T) {
 			"usage of deleted deployments is deleted":          testPurge,
 			"usage of deleted users is handed over":            testDeletedUser,
 			"texts that are too long are rejected":             testInvalid,
+			"the tokens of a day are those of an account":      testSpent,
 		} {
 			t.Run(name, func(t *testing.T) {
 				st := contenttest.Open(t, newDatabase(t), Owner)
@@ -230,5 +231,24 @@ func TestCost(t *testing.T) {
 		if (err != nil) != (tc.want < 0) || err == nil && got != tc.want {
 			t.Errorf("%s: %d, %v", name, got, err)
 		}
+	}
+}
+
+// testSpent: the tokens of a day count for the account, the caller and the user.
+func testSpent(w *world) {
+	run := func(id, caller, user string, at time.Time, tokens int64) Run {
+		return Run{Source: Chat, ID: id, StartedAt: at, Agent: 1, Endpoint: "e", Caller: caller, User: user, Amounts: Amounts{InputTokens: tokens, CachedTokens: 1, OutputTokens: 1, Requests: 1}}
+	}
+	w.record(demo, run("1", "k1", "u1", tuesday, 10))
+	w.record(demo, run("2", "k1", "u2", tuesday, 20))
+	w.record(scope("a", "other"), run("1", "k2", "u1", tuesday, 40))
+	w.record(demo, run("3", "k1", "u1", monday, 80))
+	w.record(scope("b", "d2"), run("1", "k1", "u1", tuesday, 160))
+	got, err := w.usage.Spent(w.Context(), "a", tuesday.Add(time.Hour), "k1", "u1")
+	if want := (Spent{Account: 73, Caller: 32, User: 52}); err != nil || got != want {
+		w.Errorf("%+v %v, want %+v", got, err, want)
+	}
+	if got, err := w.usage.Spent(w.Context(), "none", tuesday, "k1", "u1"); err != nil || got != (Spent{}) {
+		w.Errorf("%+v %v", got, err)
 	}
 }

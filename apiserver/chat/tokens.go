@@ -1,0 +1,113 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/agent"
+	"github.com/quoin-dev/quoin/internal/agent/model"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/usage"
+)
+
+// metered is the model of one answer, whose requests come one after the other. It records what they use, and sends none beyond the
+// limits of the day.
+type metered struct {
+	model.Model
+	service *Service
+	scope   content.Scope
+	price   *v1alpha1.ModelPrice
+	run     usage.Run
+}
+
+// Stream implements model.Model.
+func (m *metered) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		if err := m.check(ctx); err != nil {
+			yield(model.Event{}, err)
+			return
+		}
+		var used model.Usage
+		for e, err := range m.Model.Stream(ctx, in) {
+			if e.Usage != nil {
+				used = used.Add(*e.Usage)
+			}
+			m.count(e)
+			if e.Stop != "" {
+				// Before the end, so that what follows is checked with it.
+				m.record(ctx, used)
+				used = model.Usage{}
+			}
+			if !yield(e, err) || err != nil {
+				break
+			}
+		}
+		if used != (model.Usage{}) {
+			m.record(ctx, used)
+		}
+	}
+}
+
+// count counts tool calls.
+func (m *metered) count(e model.Event) {
+	if e.ToolCall != nil {
+		m.run.Amounts.ToolCalls++
+	}
+}
+
+// check returns an error if a limit of the day is reached.
+func (m *metered) check(ctx context.Context) error {
+	limits := m.service.Tokens
+	if limits == (TokenLimits{}) {
+		return nil
+	}
+	spent, err := m.service.Usage.Spent(ctx, m.scope.Account.UID, m.service.Clock.Now(), m.run.Caller, m.run.User)
+	if err != nil {
+		return err
+	}
+	for _, l := range []struct {
+		of           string
+		spent, limit int64
+	}{{"the user", spent.User, limits.User}, {"the API key", spent.Caller, limits.Caller}, {"the account", spent.Account, limits.Account}} {
+		if l.limit > 0 && l.spent >= l.limit {
+			return &agent.LimitReached{Message: fmt.Sprintf("the limit of %d tokens a day of %s is reached; it begins again at midnight UTC", l.limit, l.of)}
+		}
+	}
+	return nil
+}
+
+// record adds a request to the usage of the run. A failure is logged only: the next request records the sums again.
+func (m *metered) record(ctx context.Context, used model.Usage) {
+	a := &m.run.Amounts
+	a.InputTokens += used.Input
+	a.CachedTokens += used.CachedInput
+	a.OutputTokens += used.Output
+	a.Requests++
+	a.Duration = m.service.Clock.Since(m.run.StartedAt)
+	err := m.cost()
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+		err = m.service.Usage.Record(ctx, m.scope, m.run)
+	}
+	if err != nil {
+		crlog.FromContext(ctx).Error(err, "The usage of a chat could not be recorded", "run", m.run.ID)
+	}
+}
+
+// cost sets what the run has cost.
+func (m *metered) cost() (err error) {
+	if m.price == nil {
+		return nil
+	}
+	price := usage.Price{
+		Input: string(m.price.InputPerMillionTokens), CachedInput: string(m.price.CachedInputPerMillionTokens), Output: string(m.price.OutputPerMillionTokens),
+	}
+	m.run.Currency = m.price.Currency
+	m.run.Amounts.Cost, err = price.Cost(m.run.Amounts)
+	return err
+}
