@@ -34,7 +34,7 @@ var needs = map[string]string{
 	"DeploymentsManage": `createDeployToken`,
 	"DeploymentCreate":  `createDeployment getGitHubStatus listGitHubInstallations listGitHubRepositories listGitHubBranches`,
 	"DeploymentRead": `getDeployments getDeployment getDeploymentEnvironments getDeploymentSettings listDeploymentVersions getEnvVariables
-		buildStatus pods logs getDeploymentEnvironmentTokens createDeploymentEnvironmentToken`,
+		buildStatus pods logs getDeploymentEnvironmentTokens createDeploymentEnvironmentToken streamChatState abortChat`,
 	"DeploymentUpdate": `updateDeployment advanceCreationStep resetCreationStep`,
 	"DeploymentDelete": `deleteDeployment`,
 	"SecretsManage":    `setEnvVariables deploySetEnv`,
