@@ -100,27 +100,33 @@ func (s *Service) Find(ctx context.Context, id int64) (*Agent, error) {
 	found := slices.IndexFunc(list.Items, func(a v1alpha1.Agent) bool { return a.Status.ID == id && a.DeletionTimestamp.IsZero() })
 	if found < 0 {
 		if scope.Principal.IsLimited() {
-			return nil, lacks(scope, id)
+			return nil, lacks(scope, v1alpha1.PermissionDeploymentAgentRead, id)
 		}
 		return nil, rest.NotFound("agentId: agent %d does not exist", id)
 	}
 	return s.complete(ctx, &list.Items[found], id)
 }
 
-func lacks(scope *rest.Scope, id int64) error {
-	return rest.Forbidden("%s %q does not hold the permission %s on the deployment of agent %d", scope.Principal.Kind, scope.Principal.Name, v1alpha1.PermissionDeploymentRead, id)
+func lacks(scope *rest.Scope, permission v1alpha1.Permission, id int64) error {
+	return rest.Forbidden("%s %q does not hold the permission %s on the deployment of agent %d", scope.Principal.Kind, scope.Principal.Name, permission, id)
 }
+
+// asking are the permissions on the deployment without which a caller has no agent: that to ask, and that to read its data.
+var asking = []v1alpha1.Permission{v1alpha1.PermissionDeploymentAgentRead, v1alpha1.PermissionDeploymentRead}
 
 // complete returns an agent with the objects that it refers to.
 func (s *Service) complete(ctx context.Context, of *v1alpha1.Agent, id int64) (*Agent, error) {
 	scope := rest.ScopeFrom(ctx)
+	for _, permission := range asking {
+		if !scope.Principal.MayOn(permission, of.Spec.DeploymentRef.Name) {
+			return nil, lacks(scope, permission, id)
+		}
+	}
 	a := &Agent{Agent: of, ID: id, Deployment: &v1alpha1.Deployment{}, Endpoint: &v1alpha1.ModelEndpoint{}}
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Spec.DeploymentRef.Name}, a.Deployment)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return nil, fmt.Errorf("read the deployment of an agent: %w", err)
-	case !scope.Principal.MayOn(v1alpha1.PermissionDeploymentRead, of.Spec.DeploymentRef.Name):
-		return nil, lacks(scope, id)
 	case err != nil || !a.Deployment.DeletionTimestamp.IsZero():
 		return nil, rest.NotFound("agentId: the deployment of agent %d does not exist", id)
 	}

@@ -97,8 +97,11 @@ func (s *Service) internal(ctx context.Context, of *rest.Scope, session *Session
 		return nil, err
 	case p == nil:
 		return nil, rest.NotFound("sessionSettings.internalId: there is no user %q", rest.Clip(session.InternalID))
-	case !p.MayOn(v1alpha1.PermissionDeploymentRead, of.Deployment.Name):
-		return nil, rest.Forbidden("sessionSettings.internalId: the user %q does not hold the permission %s on the deployment of the agent", rest.Clip(session.InternalID), v1alpha1.PermissionDeploymentRead)
+	}
+	for _, permission := range asking {
+		if !p.MayOn(permission, of.Deployment.Name) {
+			return nil, rest.Forbidden("sessionSettings.internalId: the user %q does not hold the permission %s on the deployment of the agent", rest.Clip(session.InternalID), permission)
+		}
 	}
 	of.Principal = p
 	asker, err := self(of)

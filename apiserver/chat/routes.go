@@ -41,9 +41,9 @@ func BodyLimit(r *http.Request) int64 {
 // Families returns the routes. They are the same whatever the options are.
 func (s *Service) Families() []rest.Family {
 	return []rest.Family{{Tag: "AI API", Description: "Chats with agents, which answer from the data of a deployment with what the person who asks may see.", Routes: []rest.Route{
-		rest.Handle(http.MethodPost, streamPath, "streamChatState", v1alpha1.PermissionDeploymentRead, "Send a message to an agent, or read a chat, as a stream of lines", s.stream).
+		rest.Handle(http.MethodPost, streamPath, "streamChatState", v1alpha1.PermissionDeploymentAgentRead, "Send a message to an agent, or read a chat, as a stream of lines", s.stream).
 			WithMaxBody(maxBody).WithDocument(describeStream),
-		rest.Handle(http.MethodPost, abortPath, "abortChat", v1alpha1.PermissionDeploymentRead, "End the answer that is in progress; what was said remains", s.abort).
+		rest.Handle(http.MethodPost, abortPath, "abortChat", v1alpha1.PermissionDeploymentAgentRead, "End the answer that is in progress; what was said remains", s.abort).
 			WithStatus(http.StatusNoContent).WithDocument(describeAbort),
 	}}}
 }

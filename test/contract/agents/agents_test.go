@@ -202,7 +202,7 @@ func TestStatuses(t *testing.T) {
 		"another account":          {acme.admin, globex.path(analyst, "stream-chat-state"), hello, 404, []string{"accountName", "globex"}},
 		"no such agent":            {acme.admin, acme.path(999, "stream-chat-state"), hello, 404, []string{"999"}},
 		"agent that is no number":  {acme.admin, acme.path("x", "stream-chat-state"), hello, 400, []string{"agentId"}},
-		"scope of the key":         {acme.scoped, stream, hello, 403, []string{"DeploymentRead"}},
+		"scope of the key":         {acme.scoped, stream, hello, 403, []string{"DeploymentAgentRead"}},
 		"scope, no such agent":     {acme.scoped, acme.path(999, "stream-chat-state"), hello, 403, nil},
 		"a key that only reads":    {acme.reader, stream, hello, 403, []string{"DeploymentUpdate"}},
 		"a person for another":     {acme.ben, stream, hello, 403, []string{"DeploymentUpdate"}},

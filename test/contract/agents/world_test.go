@@ -143,7 +143,7 @@ func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 	owner := func(name string) *v1alpha1.ApiKeyOwner { return &v1alpha1.ApiKeyOwner{ScimUser: name} }
 	keys, tokens, err := clustertest.Keys(a.name, map[string]v1alpha1.ApiKeySpec{
 		"admin": {}, "ada": {Owner: owner("ada")}, "ben": {Owner: owner("ben")}, "lost": {Owner: owner("ada")},
-		"reader": {Permissions: []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead}}, "scoped": {Deployments: []string{"hr"}},
+		"reader": {Permissions: []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead, v1alpha1.PermissionDeploymentAgentRead}}, "scoped": {Deployments: []string{"hr"}},
 	})
 	if err != nil {
 		return err

@@ -34,10 +34,11 @@ var needs = map[string]string{
 	"DeploymentsManage": `createDeployToken`,
 	"DeploymentCreate":  `createDeployment getGitHubStatus listGitHubInstallations listGitHubRepositories listGitHubBranches`,
 	"DeploymentRead": `getDeployments getDeployment getDeploymentEnvironments getDeploymentSettings listDeploymentVersions getEnvVariables
-		buildStatus pods logs getDeploymentEnvironmentTokens createDeploymentEnvironmentToken streamChatState abortChat`,
-	"DeploymentUpdate": `updateDeployment advanceCreationStep resetCreationStep`,
-	"DeploymentDelete": `deleteDeployment`,
-	"SecretsManage":    `setEnvVariables deploySetEnv`,
+		buildStatus pods logs getDeploymentEnvironmentTokens createDeploymentEnvironmentToken`,
+	"DeploymentAgentRead": `streamChatState abortChat`,
+	"DeploymentUpdate":    `updateDeployment advanceCreationStep resetCreationStep`,
+	"DeploymentDelete":    `deleteDeployment`,
+	"SecretsManage":       `setEnvVariables deploySetEnv`,
 	"SchemaRead": `createDeploymentEnvironmentTokenForMetaSync listBranches listFiles fileHashes validateDataModel listDbtSyncs
 		getDbtSyncStatus getDbtSyncLogs getDbtSyncResult getDbtSyncGeneratedFiles livePreviewStatus deployListDeployments deployFiles`,
 	"SchemaUpdate": `createBranch removeBranch setBranchStagingEnvironment pull commitChanges mergeIntoParentBranch mergeToDefaultBranch
