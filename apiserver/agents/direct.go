@@ -21,7 +21,7 @@ func (s *Service) Direct(ctx context.Context) (semantic.Options, error) {
 	if err != nil {
 		return semantic.Options{}, err
 	}
-	target, _, err := s.target(ctx, asker, "")
+	target, err := s.target(ctx, asker, "")
 	if err != nil {
 		return semantic.Options{}, err
 	}
