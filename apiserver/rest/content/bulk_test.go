@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			return err
 		}
-		if code, body := serve(context.Background(), stepping, bulkRequests[values[1]].path, bulkRequests[values[1]].body); code != http.StatusOK {
+		if code, body := serve(context.Background(), stepping, http.MethodPost, bulkRequests[values[1]].path, bulkRequests[values[1]].body); code != http.StatusOK {
 			return fmt.Errorf("%d %s", code, body)
 		}
 		return nil
@@ -53,8 +53,8 @@ var bulkRequests = map[string]struct{ path, body, query string }{
 	},
 }
 
-// serve sends a POST request of an administrator to an API with a database.
-func serve(ctx context.Context, db content.Database, path, body string) (int, string) {
+// serve sends a request of an administrator to an API with a database.
+func serve(ctx context.Context, db content.Database, method, path, body string) (int, string) {
 	api, err := rest.New(rest.Options{Deployments: sales{}}, New(Options{Database: db})...)
 	if err != nil {
 		return 0, err.Error()
@@ -64,7 +64,7 @@ func serve(ctx context.Context, db content.Database, path, body string) (int, st
 	}}
 	admin := &auth.Principal{Kind: auth.KindAPIKey, ID: "k1", Grants: access.OnAll(v1alpha1.PermissionAdmin)}
 	ctx = recording.NewRequest(ctx, nil, account, admin, audit.SourceREST).With(ctx)
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/api/v1/deployments/1"+path, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(ctx, method, "/api/v1/deployments/1"+path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	api.ServeHTTP(w, r, account, admin)
@@ -83,7 +83,7 @@ func TestBulkRequestsAreKilled(t *testing.T) {
 					for _, created := range []struct{ path, body string }{
 						{"/folders", `{"name":"one"}`}, {"/folders", `{"name":"two"}`}, {"/workbooks", `{}`}, {"/reports", `{}`},
 					} {
-						if code, body := serve(t.Context(), db, created.path, created.body); code != http.StatusOK {
+						if code, body := serve(t.Context(), db, http.MethodPost, created.path, created.body); code != http.StatusOK {
 							t.Fatalf("%s: %d %s", created.path, code, body)
 						}
 					}
@@ -101,11 +101,31 @@ func TestBulkRequestsAreKilled(t *testing.T) {
 					if events := contenttest.Count(t, db, "audit_event"); got != want || events != 4+done {
 						t.Errorf("done: %v, want %v; %d events, want %d", got, want, events, 4+done)
 					}
-					if code, body := serve(t.Context(), db, request.path, request.body); code != http.StatusOK {
+					if code, body := serve(t.Context(), db, http.MethodPost, request.path, request.body); code != http.StatusOK {
 						t.Errorf("again: %d %s", code, body)
 					}
 				})
 			}
 		}
 	})
+}
+
+// TestUnknownPivotItems: a report whose stored pivot items are not of the documented form is shown without them, also in lists, and
+// can be changed.
+func TestUnknownPivotItems(t *testing.T) {
+	db := contenttest.Open(t, "sqlite://"+t.TempDir()+"/content.db", storeOwners...)
+	if code, body := serve(t.Context(), db, http.MethodPost, "/reports", `{"name":"Orders","pivotItems":{"rows":["a"],"columns":[],"measures":[],"filters":[]}}`); code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	for _, stored := range []string{`{"rows":"a"}`, `[]`, `{`} {
+		contenttest.Exec(t, db, "UPDATE report SET pivot_items = $1", stored)
+		for _, request := range []struct{ method, path, body string }{
+			{http.MethodGet, "/reports/1", ""}, {http.MethodGet, "/reports", ""}, {http.MethodPut, "/reports/1", `{"title":"x"}`},
+		} {
+			code, body := serve(t.Context(), db, request.method, request.path, request.body)
+			if code != http.StatusOK || !strings.Contains(body, `"name":"Orders"`) || strings.Contains(body, "pivotItems") {
+				t.Errorf("%s: %s %s: %d %s", stored, request.method, request.path, code, body)
+			}
+		}
+	}
 }
