@@ -221,6 +221,10 @@ bench-audit: ## The audit log at 1,000,000 events, in PostgreSQL and SQLite, com
 bench-content: ## Workspace content at 100,000 items: feeds, searches, upserts, publications, in PostgreSQL and SQLite, compared with plain SQL.
 	go run ./test/bench/content $(BENCH_FLAGS)
 
+.PHONY: bench-chat
+bench-chat: $(BIN)/localcluster build ## 500 streams of chats from a scripted model: latency, memory, compared with a bare proxy of NDJSON.
+	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/chat $(BENCH_FLAGS)
+
 .PHONY: bench-dbt
 bench-dbt: ## Conversions of manifests of dbt with up to 5,000 models: time and memory.
 	go run ./test/bench/dbt $(BENCH_FLAGS)
