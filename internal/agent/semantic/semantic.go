@@ -9,7 +9,7 @@
 //	vega.go        checks chart specifications
 //	sql.go         reads names and statements of SQL
 //	members.go     reads names of members of JSON queries
-//	forbidden.go   tells what is hidden from the asker apart from what does not exist
+//	forbidden.go   distinguishes what is hidden from the asker from what does not exist
 //	authors.go     certifiedQueries and skills
 package semantic
 
@@ -33,8 +33,8 @@ type Options struct {
 	Target query.Target
 	// Limits of a query. The rows of the run are a limit too.
 	Limits query.Limits
-	// AllMembers returns the names of the members that the model has, whoever asks, such as orders.status. It is called to tell what is
-	// hidden from the asker apart from what does not exist. If it is nil or fails, they are not told apart.
+	// AllMembers returns the names of the members that the model has, for any asker, such as orders.status. It is called to distinguish what is
+	// hidden from the asker from what does not exist. If it is nil or fails, they are not distinguished.
 	AllMembers func(ctx context.Context) ([]string, error)
 	// AccessibleViews are the views that cubeMeta offers; all if it is empty. They do not limit queries.
 	AccessibleViews []string
@@ -58,7 +58,7 @@ type CertifiedQuery struct {
 	SQL         string `json:"sqlQuery"`
 }
 
-// Skill is a text of the authors of an agent that tells how to do a task.
+// Skill is a text of the authors of an agent that describes how to do a task.
 type Skill struct {
 	Name         string `json:"name"`
 	Title        string `json:"title"`

@@ -157,7 +157,7 @@ func TestMeta(t *testing.T) {
 			t.Errorf("%q: %s; want %s", search, got, want)
 		}
 	}
-	// Without a match, the names of the views tell what there is.
+	// Without a match, the names of the views are shown.
 	if result, err := w.call("cubeMeta", object{"searchQuery": "weather"}); err != nil || !strings.Contains(string(result.Wire), `"otherNames":["orders","customers"]`) {
 		t.Error(result, err)
 	}
@@ -225,7 +225,7 @@ func TestSQL(t *testing.T) {
 	}
 }
 
-// A result has at most 100 rows and tells how many there are.
+// A result has at most 100 rows and has the number of all.
 func TestManyRows(t *testing.T) {
 	w := newWorld(t)
 	many := slices.Repeat([]string{`["` + strings.Repeat("x", 2000) + `"]`}, 300)

@@ -94,7 +94,7 @@ func thinking(d *client.ChatCompletionChunkChoiceDelta) string {
 	return ""
 }
 
-// piece adds a piece of a tool call. The index tells which; some servers send whole calls that all have the index 0.
+// piece adds a piece of a tool call. The index identifies it; some servers send whole calls that all have the index 0.
 func (a *answer) piece(p *client.ChatCompletionChunkChoiceDeltaToolCall) error {
 	at := -1
 	for i := range a.calls {
