@@ -69,7 +69,7 @@ func images(in []ImageInput) (out []model.Image, err error) {
 		if err != nil || len(data) == 0 {
 			return nil, rest.BadRequest("images[%d].data: is not base64 of an image", i)
 		}
-		// The first bytes say what an image is.
+		// An image is recognized by its first bytes.
 		if kind := http.DetectContentType(data); kind != image.MimeType {
 			return nil, rest.BadRequest("images[%d].mimeType: %q, but the data is %s", i, rest.Clip(image.MimeType), kind)
 		}

@@ -71,7 +71,7 @@ type Problem struct {
 	Place
 	// Field is the path of the property, such as agents[0].llm; empty if the problem is not in one.
 	Field string
-	// Message says what was given and what is allowed.
+	// Message has what was given and what is allowed.
 	Message string
 	// Warning reports whether the file is used as if the property were absent.
 	Warning bool

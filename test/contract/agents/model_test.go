@@ -13,12 +13,12 @@ import (
 
 // llm is a server of a model that speaks the protocol of OpenAI. It answers the last message of the user by its first word:
 //
-//	sql        calls cubeSqlApi with the rest, and says what it returned
-//	meta       calls cubeMeta with the rest, and says what it returned
+//	sql        calls cubeSqlApi with the rest, and answers with the result
+//	meta       calls cubeMeta with the rest, and answers with the result
 //	wait       says a part of the answer, and the rest when the test lets it
 //	refuse     rejects the key
 //	busy       is overloaded
-//	loop       calls cubeMeta for ever
+//	loop       calls cubeMeta forever
 //
 // and others with the message itself.
 type llm struct {

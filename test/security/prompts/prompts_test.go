@@ -150,7 +150,7 @@ func (r *record) After(_ context.Context, c agent.Call, _ agent.Outcome) error {
 }
 
 // TestHostileTexts: whatever a text makes a model call, only queries reach the data plane, of the deployment of the agent, with the
-// token of the asker and with nothing else that says who asks; and each call is recorded before.
+// token of the asker and with no other identity; and each call is recorded before.
 func TestHostileTexts(t *testing.T) {
 	all, err := prompts.All()
 	if err != nil {
