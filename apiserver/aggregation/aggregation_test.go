@@ -180,7 +180,7 @@ func (c *cluster) testPermissions(t *testing.T) {
 	}{
 		"ada":  {http.MethodGet, access.OnAll(v1alpha1.PermissionAdmin)},
 		"bob":  {http.MethodGet, access.OnAll(read...)},
-		"max":  {http.MethodPut, access.OnAll("DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage", "WorkbookRead", "WorkbookManage", "ReportRead", "ReportManage")},
+		"max":  {http.MethodPut, access.OnAll("DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage", "WorkbookRead", "WorkbookManage", "ReportRead", "ReportManage", "DeploymentAgentRead")},
 		"cleo": {http.MethodPost, nil},
 	} {
 		code, answer := send(t, c.as(t, user), want.method, demo+"/a")

@@ -580,8 +580,8 @@ func TestRolesOfUsers(t *testing.T) {
 		u.Spec.Roles = []v1alpha1.ScimMultiValue{{Value: "ANALYST"}, {Value: "Admin"}, {Value: "Engineer"}}
 	})
 	onSales, defaults := access.On([]string{"sales"}, "SchemaUpdate"), access.OnAll("DeploymentRead", "SchemaRead")
-	viewer := access.OnAll("DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead", "ReportRead")
-	both := append(access.OnAll("DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead", "ReportRead"), onSales...)
+	viewer := access.OnAll("DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead", "ReportRead", "DeploymentAgentRead")
+	both := append(access.OnAll("DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead", "ReportRead", "DeploymentAgentRead"), onSales...)
 	mapped := func(a *v1alpha1.Account) {
 		a.Spec.OIDCIssuers[0].GroupRoles = []v1alpha1.OIDCGroupRoles{{Group: "staff", Roles: []v1alpha1.AccountRoleReference{"Viewer", "gone"}}}
 	}

@@ -85,7 +85,7 @@ func TestServiceAccounts(t *testing.T) {
 		text   string
 	}{
 		"read":           {loader(), []string{"get"}, []v1alpha1.Permission{"DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead", "ReportRead"}, nil, ""},
-		"update":         {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage", "WorkbookRead", "WorkbookManage", "ReportRead", "ReportManage"}, nil, ""},
+		"update":         {loader(), []string{"get", "update"}, []v1alpha1.Permission{"DeploymentsManage", "DeploymentRead", "SchemaRead", "FolderRead", "FolderManage", "WorkbookRead", "WorkbookManage", "ReportRead", "ReportManage", "DeploymentAgentRead"}, nil, ""},
 		"all":            {loader(), []string{"delete"}, []v1alpha1.Permission{"Admin"}, nil, ""},
 		"nothing":        {loader(), []string{"create"}, nil, ErrForbidden, `system:serviceaccount:jobs:loader may not use account "acme"`},
 		"not valid":      {status(func(s *authenticationv1.TokenReviewStatus) { s.Authenticated = false }), []string{"delete"}, nil, ErrNoCredential, "nor a valid ServiceAccount token"},

@@ -167,9 +167,9 @@ type Role struct {
 
 // BuiltIn are the built-in roles that can be assigned. Admin is none of them: it is spec.admin of a user.
 var BuiltIn = []Role{
-	{Name: "Developer", ID: 9007199254740001, Permissions: []Name{"DeploymentsManage", "SqlRunnerRead", "DeploymentAgentRead", "FolderManage", "WorkbookManage", "ReportManage"}},
-	{Name: "Explorer", ID: 9007199254740002, Permissions: []Name{"DeploymentRead", "SchemaRead", "SqlRunnerRead", "DeploymentAgentRead", "FolderEdit", "WorkbookEdit", "ReportEdit"}},
-	{Name: "Viewer", ID: 9007199254740003, Permissions: []Name{"DeploymentRead", "SchemaRead", "DeploymentAgentRead", "FolderRead", "WorkbookRead", "ReportRead"}},
+	{Name: "Developer", ID: 9007199254740001, Permissions: []Name{"DeploymentsManage", "SqlRunnerRead", "FolderManage", "WorkbookManage", "ReportManage", "DeploymentAgentRead"}},
+	{Name: "Explorer", ID: 9007199254740002, Permissions: []Name{"DeploymentRead", "SchemaRead", "SqlRunnerRead", "FolderEdit", "WorkbookEdit", "ReportEdit", "DeploymentAgentRead"}},
+	{Name: "Viewer", ID: 9007199254740003, Permissions: []Name{"DeploymentRead", "SchemaRead", "FolderRead", "WorkbookRead", "ReportRead", "DeploymentAgentRead"}},
 }
 
 // reserved are the names that custom roles cannot have, in lower case.
