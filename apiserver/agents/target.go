@@ -67,7 +67,7 @@ func (s *Service) ofBranch(ctx context.Context, d *v1alpha1.Deployment, branch s
 	}
 	for i := range branches.Items {
 		b := &branches.Items[i]
-		if b.Spec.DeploymentRef.Name != d.Name || string(b.Spec.Name) != branch {
+		if b.Spec.DeploymentRef.Name != d.Name || b.Spec.Name != branch {
 			continue
 		}
 		for j := range environments.Items {

@@ -36,7 +36,7 @@ func (s *Service) endOne(ctx context.Context, lease *chat.RunLease) error {
 		return err
 	}
 	c := &cursor{service: s, account: lease.Account.UID, thread: lease.Thread, after: run.After, last: lease.LastSort}
-	lines, _, err := c.all(ctx)
+	lines, err := c.all(ctx)
 	if err != nil {
 		return err
 	}

@@ -78,11 +78,11 @@ func (c *cursor) next(ctx context.Context) (lines [][]byte, more <-chan struct{}
 }
 
 // all returns the lines that there are now.
-func (c *cursor) all(ctx context.Context) (all [][]byte, more <-chan struct{}, err error) {
+func (c *cursor) all(ctx context.Context) (all [][]byte, err error) {
 	for {
-		lines, more, err := c.next(ctx)
+		lines, _, err := c.next(ctx)
 		if len(lines) == 0 || err != nil {
-			return all, more, err
+			return all, err
 		}
 		all = append(all, lines...)
 	}

@@ -33,7 +33,7 @@ func collect(m *stream.Messages, lines [][]byte) error {
 // of the run, or the end of the thread, from which the length counts.
 func (s *Service) history(ctx context.Context, account string, thread, first, last int64) (*stream.Messages, error) {
 	c := &cursor{service: s, account: account, thread: thread, last: last, after: max(0, first-maxHistory)}
-	lines, _, err := c.all(ctx)
+	lines, err := c.all(ctx)
 	if err != nil {
 		return nil, err
 	}

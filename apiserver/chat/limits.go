@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/quoin-dev/quoin/apiserver/agents"
 	"github.com/quoin-dev/quoin/apiserver/rest"
@@ -16,6 +17,9 @@ const (
 	maxOfAccount = 1000
 	maxRuns      = 2000
 )
+
+// retryAfter is when a client may try again.
+const retryAfter = 5 * time.Second
 
 // limits are those of runs in progress.
 type limits struct {
@@ -54,7 +58,7 @@ func (l *limits) acquire(ctx context.Context, asker *agents.Asker) (release func
 			continue
 		}
 		if err == nil {
-			err = rest.NewProblem(http.StatusTooManyRequests, "%d answers %s are in progress; allowed: %d at a time", place.most, place.of, place.most)
+			err = rest.NewProblem(http.StatusTooManyRequests, "%d answers %s are in progress; allowed: %d at a time", place.most, place.of, place.most).Later(retryAfter)
 		}
 	}
 	if err != nil {

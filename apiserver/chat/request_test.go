@@ -54,30 +54,34 @@ func FuzzRequest(f *testing.F) {
 			}
 			return
 		}
-		m, err := body.message()
-		if rejected(t, err) {
-			return
-		}
-		if strings.TrimSpace(m.Text) == "" || !utf8.ValidString(m.Text) || strings.ContainsRune(m.Text, 0) {
-			t.Errorf("text %q", m.Text)
-		}
-		total := 0
-		for _, i := range m.Images {
-			data, err := base64.StdEncoding.DecodeString(i.Data)
-			if err != nil || http.DetectContentType(data) != i.MimeType {
-				t.Errorf("%+v", i)
-			}
-			total += len(data)
-		}
-		if total > maxImages {
-			t.Errorf("%d bytes of images", total)
-		}
-		for _, d := range m.Data {
-			if len(d.Text) > maxContext || !json.Valid([]byte(d.Text)) {
-				t.Errorf("%+v", d)
-			}
+		if m, err := body.message(); !rejected(t, err) {
+			checkMessage(t, &m)
 		}
 	})
+}
+
+// checkMessage checks the limits of a message.
+func checkMessage(t *testing.T, m *Message) {
+	t.Helper()
+	if strings.TrimSpace(m.Text) == "" || !utf8.ValidString(m.Text) || strings.ContainsRune(m.Text, 0) {
+		t.Errorf("text %q", m.Text)
+	}
+	total := 0
+	for _, i := range m.Images {
+		data, err := base64.StdEncoding.DecodeString(i.Data)
+		if err != nil || http.DetectContentType(data) != i.MimeType {
+			t.Errorf("%+v", i)
+		}
+		total += len(data)
+	}
+	if total > maxImages {
+		t.Errorf("%d bytes of images", total)
+	}
+	for _, d := range m.Data {
+		if len(d.Text) > maxContext || !json.Valid([]byte(d.Text)) {
+			t.Errorf("%+v", d)
+		}
+	}
 }
 
 // TestImages: images are what they are said to be, and have a size together.

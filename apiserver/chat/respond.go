@@ -130,7 +130,7 @@ func (r *reader) begin(ctx context.Context) (*cursor, error) {
 		c.run, c.after = r.run.ID, r.run.After
 	}
 	// What there is already, as messages; the lines after it continue them.
-	lines, _, err := c.all(ctx)
+	lines, err := c.all(ctx)
 	if err != nil {
 		return nil, err
 	}

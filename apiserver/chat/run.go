@@ -98,7 +98,7 @@ func (s *Service) Start(ctx context.Context, m Message) (*Answer, error) {
 }
 
 // errUnavailable is the answer while the content store is not open.
-var errUnavailable = rest.Unavailable("chats are not available now: try again later")
+var errUnavailable = rest.Unavailable("chats are not available now: try again later").Later(retryAfter)
 
 // newMessageID returns an id for a message without one, in the form of clients.
 func (s *Service) newMessageID() string {

@@ -126,8 +126,6 @@ type mortal struct {
 	of *replica
 }
 
-var errKilled = errors.New("the process was killed")
-
 func (m *mortal) alive() error {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()

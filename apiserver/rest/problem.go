@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -23,6 +25,8 @@ import (
 // Problem is the documented error: an object with one property.
 type Problem struct {
 	status int
+	// after is the time after which the request may be sent again; 0 if it is not known.
+	after time.Duration
 	// Message names the field, the value and the allowed values.
 	Message string `json:"error" doc:"What was wrong: the field, what was given, what is allowed."`
 }
@@ -62,6 +66,21 @@ func (p *Problem) Error() string { return p.Message }
 
 // GetStatus returns the HTTP status.
 func (p *Problem) GetStatus() int { return p.status }
+
+// Later sets the time after which the request may be sent again, in full seconds.
+func (p *Problem) Later(after time.Duration) *Problem {
+	later := *p
+	later.after = after
+	return &later
+}
+
+// GetHeaders implements huma.HeadersError.
+func (p *Problem) GetHeaders() http.Header {
+	if p.after <= 0 {
+		return nil
+	}
+	return http.Header{"Retry-After": {strconv.Itoa(int((p.after + time.Second - 1) / time.Second))}}
+}
 
 // Clip shortens a value of the caller for an error message.
 func Clip(s string) string {
