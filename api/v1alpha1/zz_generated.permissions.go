@@ -50,7 +50,7 @@ const (
 	PermissionReportManage Permission = "ReportManage"
 	// PermissionSqlRunnerRead allows running SQL; data API tokens of people without it do not.
 	PermissionSqlRunnerRead Permission = "SqlRunnerRead"
-	// PermissionDeploymentAgentRead allows listing the agents of deployments and their skills; asking them needs DeploymentRead.
+	// PermissionDeploymentAgentRead allows listing the agents of deployments and their skills, and, with DeploymentRead, asking them.
 	PermissionDeploymentAgentRead Permission = "DeploymentAgentRead"
 	// PermissionOAuthIntegrationsManage allows reading, creating, changing and deleting OAuth integrations.
 	PermissionOAuthIntegrationsManage Permission = "OAuthIntegrationsManage"

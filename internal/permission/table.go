@@ -93,7 +93,7 @@ var Table = []Permission{
 	},
 	{
 		Name: "DeploymentAgentRead", GrantedBy: []string{"update"}, Policies: []Resource{Global, Deployment},
-		Allows: "listing the agents of deployments and their skills; asking them needs DeploymentRead",
+		Allows: "listing the agents of deployments and their skills, and, with DeploymentRead, asking them",
 	},
 	{
 		Name: "OAuthIntegrationsManage", AccountWide: true, Policies: []Resource{Global},
