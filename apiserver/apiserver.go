@@ -50,6 +50,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/queries"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	restagents "github.com/quoin-dev/quoin/apiserver/rest/agents"
 	"github.com/quoin-dev/quoin/apiserver/rest/attributes"
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
 	"github.com/quoin-dev/quoin/apiserver/rest/deployments"
@@ -66,6 +67,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/token"
 	"github.com/quoin-dev/quoin/internal/content/upload"
+	"github.com/quoin-dev/quoin/internal/content/usage"
 	"github.com/quoin-dev/quoin/internal/content/workspace"
 	"github.com/quoin-dev/quoin/internal/github"
 	"github.com/quoin-dev/quoin/internal/kube"
@@ -218,6 +220,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if err != nil {
 		return fmt.Errorf("set up client: %w", err)
 	}
+	groups.useAgents(k8s)
 	runContentObjects(k8s, clientset, groups, c, background)
 	groups.deployments.Logs, groups.deployments.GitHub = podLogs{clientset}, app
 	known, err := catalog.New(writer, informer)
@@ -337,6 +340,7 @@ type storedGroups struct {
 	content     content.Options
 	model       model.Options
 	attributes  attributes.Options
+	agents      restagents.Options
 	// repositories are the Git repositories that Quoin keeps; nil without a database.
 	repositories *repository.Repositories
 	// signIn has sessions and tokens of people; nil without a database.
@@ -366,6 +370,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 	g.model.Uploads = &upload.Uploads{DB: database, Record: model.Record}
 	g.model.DeployTokens = &deploytoken.Tokens{DB: database, Record: model.Record}
 	g.signIn = &oauth.Store{DB: database, Record: signin.RecordTx}
+	g.agents.Usage = &usage.Usage{DB: database}
 	if err := errors.Join(g.useUserTokens(k8s, database, c), g.useContent(k8s, database, c), g.useChat(database, c)); err != nil {
 		return nil, err
 	}
@@ -395,7 +400,7 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 	stored.content.Queries = queries.New(queries.Options{HTTP: c.Gateway.Client(), Clock: clock.RealClock{}, Tokens: tokens})
 	var agents *agents.Service
 	if stored.chat != nil {
-		agents = newAgents(k8s, people, roles, tokens, c)
+		agents = newAgents(k8s, people, roles, tokens, stored.agents.Files, c)
 		stored.chat.Agents = agents
 	}
 	api, err := composeREST(known, identity.Options{
@@ -415,6 +420,7 @@ func composeREST(known rest.DeploymentFinder, identities identity.Options, store
 		tenant.New(stored.tenant),
 		content.New(stored.content),
 		stored.chat.Families(),
+		restagents.New(stored.agents),
 	)...)
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/quoin-dev/quoin/apiserver/agentfiles"
 	"github.com/quoin-dev/quoin/apiserver/contentobjects"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/internal/content"
@@ -27,7 +28,7 @@ func runContentObjects(k8s cluster.Cluster, clientset kubernetes.Interface, stor
 		return contentobjects.Run(ctx, contentobjects.Options{
 			Cluster: k8s, Client: clientset, Namespace: c.Namespace, WatchNamespaces: c.WatchNamespaces,
 			Database: stored.content.Database, Record: recordWithoutRequest(k8s.GetCache()),
-			ReadFile: contentFiles(k8s, stored.repositories, stored.model.Mirrors), Log: c.Log,
+			ReadFile: contentFiles(k8s, stored.repositories, stored.model.Mirrors), Files: stored.agents.Files, Log: c.Log,
 		})
 	})
 }
@@ -60,4 +61,10 @@ func contentFiles(k8s cluster.Cluster, kept *repository.Repositories, mirrors *g
 		}
 		return modeltree.Content(session, files[at].Hash)
 	}
+}
+
+// useAgents sets the options of the routes about agents. Without a database their files cannot be read.
+func (g *storedGroups) useAgents(k8s cluster.Cluster) {
+	g.agents.Cached = k8s.GetCache()
+	g.agents.Files = agentfiles.New(agentfiles.Options{Cached: k8s.GetCache(), Repositories: g.repositories, Mirrors: g.model.Mirrors})
 }

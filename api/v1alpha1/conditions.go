@@ -38,6 +38,10 @@ const (
 	ConditionReachable = "Reachable"
 )
 
+// ConditionFilesRead is True while the files of the data model that configure an agent have no errors, and Unknown while they cannot
+// be read. It does not affect Ready: what has an error is left out.
+const ConditionFilesRead = "FilesRead"
+
 // PodModelCompiled is the readiness gate of API pods: True once the pod has compiled its data
 // model. A pod that cannot compile it receives no requests and does not replace a ready pod.
 const PodModelCompiled = Group + "/model-compiled"
@@ -196,6 +200,10 @@ const (
 	ReasonModelNotListed = "ModelNotListed"
 	// ReasonNotProbed: the server of a model endpoint is not probed; the message says why.
 	ReasonNotProbed = "NotProbed"
+	// ReasonInvalidFiles: the files of the data model that configure an agent have errors.
+	ReasonInvalidFiles = "InvalidFiles"
+	// ReasonNotDeclared: the files of the data model do not have the agent.
+	ReasonNotDeclared = "NotDeclared"
 	// ReasonModelEndpointNotFound: the referenced model endpoint does not exist.
 	ReasonModelEndpointNotFound = "ModelEndpointNotFound"
 	// ReasonModelEndpointNotAllowed: the referenced model endpoint is not for the agent's account.

@@ -1,10 +1,11 @@
 // Package contentobjects makes the content of Workbook and Folder objects in the content store, which only quoin apiserver
-// has. One replica does so at a time; it holds a Lease.
+// has, and checks the files of Agents, which only it reads. One replica does so at a time; it holds a Lease.
 //
 //	contentobjects.go  the Lease, the controllers and what they watch
 //	workbook.go        Workbooks
 //	file.go            definitions in repositories
 //	folder.go          Folders
+//	agent.go           the files that configure Agents
 //	sweep.go           content whose objects do not exist
 //	outcome.go         what both have in common: the deployment, errors of the store, deletion
 package contentobjects
@@ -38,6 +39,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/agentfiles"
 	"github.com/quoin-dev/quoin/controllers/requests"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/fairqueue"
@@ -85,7 +87,14 @@ type Options struct {
 	Record content.Record
 	// ReadFile returns a file of a commit in the repository of a deployment.
 	ReadFile func(ctx context.Context, of content.Scope, commit, path string) ([]byte, error)
-	Log      *slog.Logger
+	// Files reads the files that configure agents.
+	Files Files
+	Log   *slog.Logger
+}
+
+// Files is implemented by *agentfiles.Files.
+type Files interface {
+	Served(ctx context.Context, d *v1alpha1.Deployment, s content.Scope) (*agentfiles.Read, error)
 }
 
 // Run reconciles the objects while this process has the Lease, until the context ends.
@@ -161,13 +170,23 @@ func (o Options) control(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	agents, err := o.controller("agent", &agents{o, k},
+		o.watch(&v1alpha1.Agent{}, &handler.EnqueueRequestForObject{}, changedSpec),
+		o.mapped(&v1alpha1.Deployment{}, agentsOf(cached), changedSpec),
+		o.mapped(&v1alpha1.Environment{}, agentsFrom(cached), servedCommit),
+		o.mapped(&v1alpha1.Account{}, requests.OfAccount[*v1alpha1.Agent](cached, &v1alpha1.AgentList{}), existence),
+	)
+	if err != nil {
+		return err
+	}
 	if o.Database != nil {
 		sweep := &sweeper{o.Database, o.Cluster.GetAPIReader()}
 		go sweep.run(ctx, func(err error) { o.Log.Error("Content without objects could not be released", "error", err) })
 	}
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	go func() { ended <- folders.Start(ctx) }()
-	return errors.Join(workbooks.Start(ctx), <-ended)
+	go func() { ended <- agents.Start(ctx) }()
+	return errors.Join(workbooks.Start(ctx), <-ended, <-ended)
 }
 
 // controller returns a controller with its own queue, which takes turns between accounts.

@@ -71,13 +71,13 @@ func (p *parser) admit(all []File) []File {
 			return out
 		case f.Size > MaxFileBytes || len(f.Text) > MaxFileBytes:
 			p.problem(f.Path, 0, "", "it has %d bytes; allowed: %d", max(f.Size, int64(len(f.Text))), MaxFileBytes)
-		case total+int64(len(f.Text)) > MaxBytes:
+		case total+max(f.Size, int64(len(f.Text))) > MaxBytes:
 			p.problem(f.Path, 0, "", "all files have more than %d bytes: this one and those after it are not read", MaxBytes)
 			return out
 		case !utf8.Valid(f.Text):
 			p.problem(f.Path, 0, "", "it is not UTF-8 text")
 		default:
-			total += int64(len(f.Text))
+			total += max(f.Size, int64(len(f.Text)))
 			out = append(out, f)
 		}
 	}

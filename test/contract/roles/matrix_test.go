@@ -35,8 +35,8 @@ var needs = map[string]string{
 	"DeploymentCreate":  `createDeployment getGitHubStatus listGitHubInstallations listGitHubRepositories listGitHubBranches`,
 	"DeploymentRead": `getDeployments getDeployment getDeploymentEnvironments getDeploymentSettings listDeploymentVersions getEnvVariables
 		buildStatus pods logs getDeploymentEnvironmentTokens createDeploymentEnvironmentToken`,
-	"DeploymentAgentRead": `streamChatState abortChat`,
-	"DeploymentUpdate":    `updateDeployment advanceCreationStep resetCreationStep`,
+	"DeploymentAgentRead": `streamChatState abortChat listAgents listAgentSkills`,
+	"DeploymentUpdate":    `listAgentUsage updateDeployment advanceCreationStep resetCreationStep`,
 	"DeploymentDelete":    `deleteDeployment`,
 	"SecretsManage":       `setEnvVariables deploySetEnv`,
 	"SchemaRead": `createDeploymentEnvironmentTokenForMetaSync listBranches listFiles fileHashes validateDataModel listDbtSyncs
