@@ -278,6 +278,16 @@ func (w *world) settled() {
 	w.t.Helper()
 	w.deployment("mapped", isReady)
 	w.deployment("kept", func(d *v1alpha1.Deployment) bool { return isReady(d) && d.Status.ModelCommit != "" })
+	// The API server records rollouts soon after the controller has completed them.
+	w.soon(func() error {
+		events := strings.Join(w.events(), "")
+		for _, name := range []string{"mapped", "kept"} {
+			if !regexp.MustCompile("Rolled deployment to version,[^\n]*," + name + ",").MatchString(events) {
+				return fmt.Errorf("no event of the rollout of %s: %s", name, events)
+			}
+		}
+		return nil
+	})
 }
 
 // changing are cursors, and fields of SCIM resources and keys that depend on when and in which cluster an object was
