@@ -135,7 +135,7 @@ func isClusterWide(g grant) bool {
 		return g.resource == "namespaces"
 	case v1alpha1.GroupVersion.Group:
 		plural, _, _ := strings.Cut(g.resource, "/")
-		return slices.Contains([]string{"accounts", "releasechannels"}, plural) || slices.Contains([]string{"get", "list", "watch"}, g.verb)
+		return slices.Contains([]string{"accounts", "modelendpoints", "releasechannels"}, plural) || slices.Contains([]string{"get", "list", "watch"}, g.verb)
 	}
 	return false
 }

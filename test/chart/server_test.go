@@ -247,7 +247,8 @@ func (c *cluster) testPermissions(t *testing.T) {
 	)
 	c.wantPermissions(t, "quoin-apiserver",
 		permission{releaseNamespace, "secrets", "create", false},
-		permission{releaseNamespace, "secrets", "get", false},
+		permission{releaseNamespace, "secrets", "get", true}, // the API keys of ModelEndpoints
+		permission{releaseNamespace, "secrets", "list", false},
 		permission{releaseNamespace, "secrets", "patch", false},
 		permission{"tenant-a", "secrets", "create", true},
 		permission{"tenant-a", "secrets", "patch", true},
