@@ -214,6 +214,7 @@ func TestLoadThatFails(t *testing.T) {
 	}{
 		"a refusal":         {403, `{"error":"this token is for metadata only"}`, "the data API answered: this token is for metadata only", true},
 		"a hidden member":   {500, `{"error":"You requested hidden member: 'orders__id'. Please"}`, "the data API answered: You requested hidden member: 'orders__id'.", true},
+		"its class before":  {500, `{"error":"Error: You requested hidden member: 'orders__id'. Please"}`, "the data API answered: Error: You requested hidden member: 'orders__id'.", true},
 		"a compile error":   {500, `{"error":"Compile errors:\n\u0007bad"}`, "the data API answered: Compile errors:\n bad", false},
 		"HTML":              {400, `<html>`, "the data API answered: 400 Bad Request", false},
 		"an error with 200": {200, `{"error":"lost"}`, "the data API answered: lost", false},
