@@ -272,12 +272,7 @@ func onWarehouse(s *v1alpha1.DeploymentSpec) {
 // askWarehouse queries the warehouse directly, and returns the rows in the format of the data API.
 func askWarehouse(ctx context.Context, query string) string {
 	GinkgoHelper()
-	e := world.Env
-	db, err := sql.Open("pgx", (&url.URL{
-		Scheme: "postgres", User: url.UserPassword(e["QUOIN_WAREHOUSE_USER"], e["QUOIN_WAREHOUSE_PASSWORD"]),
-		Host: e["QUOIN_WAREHOUSE_HOST"] + ":" + e["QUOIN_WAREHOUSE_PORT"], Path: e["QUOIN_WAREHOUSE_DATABASE"],
-	}).String())
-	Expect(err).NotTo(HaveOccurred())
+	db := openWarehouse()
 	defer db.Close()
 	var answer []byte
 	Expect(db.QueryRowContext(ctx, "SELECT json_agg(r) FROM ("+query+") r").Scan(&answer)).To(Succeed())
@@ -287,6 +282,18 @@ func askWarehouse(ctx context.Context, query string) string {
 	canonical, err := json.Marshal(parsed)
 	Expect(err).NotTo(HaveOccurred())
 	return string(canonical)
+}
+
+// openWarehouse opens the database of the warehouse, which the caller closes.
+func openWarehouse() *sql.DB {
+	GinkgoHelper()
+	e := world.Env
+	db, err := sql.Open("pgx", (&url.URL{
+		Scheme: "postgres", User: url.UserPassword(e["QUOIN_WAREHOUSE_USER"], e["QUOIN_WAREHOUSE_PASSWORD"]),
+		Host: e["QUOIN_WAREHOUSE_HOST"] + ":" + e["QUOIN_WAREHOUSE_PORT"], Path: e["QUOIN_WAREHOUSE_DATABASE"],
+	}).String())
+	Expect(err).NotTo(HaveOccurred())
+	return db
 }
 
 // dataURL returns the data API URL of an environment.

@@ -42,12 +42,7 @@ var _ = Describe("People with access policies", Ordered, func() {
 		api = servers.StartGateways(ctx, world)
 		control = startREST(ctx, t, "--database-url="+postgrestest.StartServer(GinkgoTB()).Database(GinkgoTB()),
 			fmt.Sprintf("--gateway-address=127.0.0.1:%d", world.GatewayPort()), "--gateway-ca-file="+api.CAFile)
-		manifests := strings.NewReplacer(
-			"namespace: demo", "namespace: "+t.name, "releaseChannel: latest", "releaseChannel: "+t.name,
-			"value: warehouse\n", "value: "+world.Env["QUOIN_WAREHOUSE_HOST"]+"\n",
-			`value: "5432"`, `value: "`+world.Env["QUOIN_WAREHOUSE_PORT"]+`"`,
-		).Replace(documented("j-data-access.md") + "---\n" + documented("k-reports.md"))
-		apply(ctx, manifests)
+		t.applyDocumented(ctx, "j-data-access.md", "k-reports.md")
 		kubectl(ctx, "wait", "suser,sgrp,uattr,qkey", "--all", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
 		kubectl(ctx, "wait", "qdep/customers", "-n", t.name, "--for=condition=Ready", "--timeout=180s")
 	}, NodeTimeout(3*rolled))
@@ -55,11 +50,7 @@ var _ = Describe("People with access policies", Ordered, func() {
 	// as returns a client with a key.
 	as := func(ctx context.Context, key string) *servers.REST {
 		GinkgoHelper()
-		secret := &corev1.Secret{}
-		Expect(world.API.Get(ctx, client.ObjectKey{Namespace: t.name, Name: key + "-token"}, secret)).To(Succeed())
-		with := *control
-		with.Token = string(secret.Data["token"])
-		return &with
+		return t.withKey(ctx, control, key)
 	}
 	// token creates a data API token as a person, who has a key.
 	token := func(ctx context.Context, person string) servers.Reply {
@@ -146,3 +137,27 @@ var _ = Describe("People with access policies", Ordered, func() {
 		Eventually(token).WithContext(ctx).WithArguments("ben").Should(servers.HaveStatus(http.StatusUnauthorized))
 	}, SpecTimeout(timeout))
 })
+
+// applyDocumented applies the manifests of pages of docs/journeys, for the account instead of that of the pages.
+func (t *tenant) applyDocumented(ctx context.Context, pages ...string) {
+	GinkgoHelper()
+	var manifests []string
+	for _, page := range pages {
+		manifests = append(manifests, documented(page))
+	}
+	apply(ctx, strings.NewReplacer(
+		"namespace: demo", "namespace: "+t.name, "allowedAccounts: [demo]", "allowedAccounts: ["+t.name+"]", "releaseChannel: latest", "releaseChannel: "+t.name,
+		"value: warehouse\n", "value: "+world.Env["QUOIN_WAREHOUSE_HOST"]+"\n",
+		`value: "5432"`, `value: "`+world.Env["QUOIN_WAREHOUSE_PORT"]+`"`,
+	).Replace(strings.Join(manifests, "---\n")))
+}
+
+// withKey returns a client with an API key of the account.
+func (t *tenant) withKey(ctx context.Context, of *servers.REST, key string) *servers.REST {
+	GinkgoHelper()
+	secret := &corev1.Secret{}
+	Expect(world.API.Get(ctx, client.ObjectKey{Namespace: t.name, Name: key + "-token"}, secret)).To(Succeed())
+	with := *of
+	with.Token = string(secret.Data["token"])
+	return &with
+}

@@ -37,6 +37,8 @@ type REST struct {
 
 	addresses [2]string
 	roots     *x509.CertPool
+	// start starts a replica.
+	start func(ctx context.Context, replica int)
 }
 
 // Aggregated begins the paths of the aggregated API.
@@ -55,16 +57,26 @@ func StartREST(ctx context.Context, c *cluster.Cluster, account, host string, fl
 	if c.Nodes == cluster.Real {
 		listen[0] = fmt.Sprintf(":%d", c.RESTPort()) // for pods too
 	}
-	for i, address := range listen {
-		f.Replicas[i] = c.Run(ctx, "apiserver", append([]string{
-			"--kubeconfig=" + kubeconfig, "--namespace=" + cluster.Namespace, "--bind-address=" + address, "--certificate-names=" + c.Address(),
+	f.start = func(ctx context.Context, replica int) {
+		GinkgoHelper()
+		f.Replicas[replica] = c.Run(ctx, "apiserver", append([]string{
+			"--kubeconfig=" + kubeconfig, "--namespace=" + cluster.Namespace, "--bind-address=" + listen[replica], "--certificate-names=" + c.Address(),
 			"--shutdown-delay=0s", "--aggregation",
 		}, flags...)...)
+	}
+	for i := range listen {
+		f.start(ctx, i)
 	}
 	f.register(ctx, c)
 	f.connect(ctx, c, account)
 	c.MustKubectl(ctx, "wait", "apiservice/v1.api.platform.quoin.dev", "--for=condition=Available", "--timeout=60s")
 	return f
+}
+
+// Restart starts a replica that has ended again, with the same address and flags.
+func (f *REST) Restart(ctx context.Context, replica int) {
+	GinkgoHelper()
+	f.start(ctx, replica)
 }
 
 // connect creates an API key for all of an account, and waits until both replicas accept it.
@@ -133,6 +145,20 @@ func (f *REST) Ask(ctx context.Context, replica int, method, path string, body a
 
 // Send sends a request with a body of any type to a replica.
 func (f *REST) Send(ctx context.Context, replica int, method, path, contentType string, body io.Reader) Reply {
+	response, err := f.open(ctx, replica, method, path, contentType, body)
+	if err != nil {
+		return Reply{Text: err.Error()}
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	r := Reply{Status: response.StatusCode, Text: string(data)}
+	_ = json.Unmarshal(data, &r.Body) // no fields if the body is not an object
+	return r
+}
+
+// open sends a request on a connection of its own, which ends with the body of the response.
+func (f *REST) open(ctx context.Context, replica int, method, path, contentType string, body io.Reader) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, f.URL(path), body)
 	Expect(err).NotTo(HaveOccurred())
 	request.Header.Set("Authorization", "Bearer "+f.Token)
@@ -144,16 +170,7 @@ func (f *REST) Send(ctx context.Context, replica int, method, path, contentType 
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, network, f.addresses[replica])
 		},
+		DisableKeepAlives: true,
 	}
-	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport, Timeout: 2 * time.Minute}).Do(request)
-	if err != nil {
-		return Reply{Text: err.Error()}
-	}
-	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	Expect(err).NotTo(HaveOccurred())
-	r := Reply{Status: response.StatusCode, Text: string(data)}
-	_ = json.Unmarshal(data, &r.Body) // no fields if the body is not an object
-	return r
+	return (&http.Client{Transport: transport, Timeout: 2 * time.Minute}).Do(request)
 }

@@ -1,0 +1,411 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/quoin-dev/quoin/internal/agent/stream"
+	"github.com/quoin-dev/quoin/internal/store/postgrestest"
+	"github.com/quoin-dev/quoin/test/e2e/internal/chatlines"
+	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
+	"github.com/quoin-dev/quoin/test/e2e/internal/models"
+	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
+	"github.com/quoin-dev/quoin/test/internal/modelserver"
+)
+
+const (
+	// modelKey is the API key of the scripted model.
+	modelKey = "sk-of-the-scripted-model"
+	// heldAfter is the number of pieces of text of an answer of the model after which it is held.
+	heldAfter = 5
+	// modelContext is the context of the model in tokens, as in docs/journeys/l-agents.md.
+	modelContext = 8192
+	// customersSQL is customersByCountry in SQL.
+	customersSQL = "SELECT country, MEASURE(count) AS customers FROM customers GROUP BY 1 ORDER BY 1"
+)
+
+// scriptedAgent is a second model, which calls tools as a script says: the calls of the small one are unreliable.
+const scriptedAgent = `
+apiVersion: platform.quoin.dev/v1alpha1
+kind: ModelEndpoint
+metadata: {name: scripted}
+spec:
+  protocol: OpenAI
+  baseURL: %[2]s
+  model: scripted
+  apiKeySecretRef: {name: scripted-model, key: apiKey}
+  allowedAccounts: [%[1]s]
+---
+apiVersion: platform.quoin.dev/v1alpha1
+kind: Agent
+metadata: {name: scripted, namespace: %[1]s}
+spec:
+  deploymentRef: {name: customers}
+  modelEndpointRef: {name: scripted}
+`
+
+// Journey l: apply the manifests of docs/journeys/j-data-access.md and l-agents.md. A real model answers, and a scripted one queries
+// real pods.
+var _ = Describe("People who ask agents", Ordered, func() {
+	var (
+		t       *tenant
+		control *servers.REST
+		// model is a proxy of the real model, and scripted the other one.
+		model    *models.Proxy
+		scripted *models.Scripted
+		// guide and analyst are the addresses of the chats of their agents.
+		guide, analyst string
+		messages       int
+	)
+
+	// chats returns the address of the chats of an agent.
+	chats := func(ctx context.Context, agent string) string {
+		GinkgoHelper()
+		id := kubectl(ctx, "get", "qagent/"+agent, "-n", t.name, "-o", "jsonpath={.status.id}")
+		Expect(id).To(MatchRegexp(`^[1-9]\d*$`))
+		return "/api/v1/public/" + t.name + "/agents/" + id + "/chat"
+	}
+	// as returns a client with the key of a person.
+	as := func(ctx context.Context, person string) *servers.REST {
+		GinkgoHelper()
+		return t.withKey(ctx, control, person+"-agents")
+	}
+	// message returns a message with a new id.
+	message := func(chat, input string) map[string]any {
+		messages++
+		m := map[string]any{"input": input, "messageId": fmt.Sprintf("%d-message", 1795316968000+messages)}
+		if chat != "" {
+			m["chatId"] = chat
+		}
+		return m
+	}
+	// read reads a whole stream of an agent.
+	read := func(ctx context.Context, by *servers.REST, replica int, agent string, body any) *servers.Chat {
+		GinkgoHelper()
+		c := by.Chat(ctx, replica, agent+"/stream-chat-state", body)
+		Expect(c.Read()).To(Succeed(), c.Text)
+		Expect(c.Text).NotTo(ContainSubstring(modelKey))
+		return c
+	}
+	// says reports whether a line has text of the answer.
+	says := func(l *stream.Line) bool { return l.IsFinal() && l.Content != nil && *l.Content != "" }
+
+	BeforeAll(func(ctx SpecContext) {
+		onlyReal("simulated pods do not query data")
+		model, scripted = models.StartProxy(modelserver.Start(GinkgoTB(), modelContext)), models.StartScripted()
+		t = newServerTenant(ctx, "agents", "v"+policyServer)
+		kubectl(ctx, "patch", "acct/"+t.name, "--type=merge", "-p", `{"spec":{"plan":"Enterprise","auditLog":{"enabled":true}}}`)
+		warehousePassword(ctx, t)
+		gateways := servers.StartGateways(ctx, world)
+		control = startREST(ctx, t, "--database-url="+postgrestest.StartServer(GinkgoTB()).Database(GinkgoTB()),
+			fmt.Sprintf("--gateway-address=127.0.0.1:%d", world.GatewayPort()), "--gateway-ca-file="+gateways.CAFile)
+		key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "scripted-model"}, StringData: map[string]string{"apiKey": modelKey}}
+		Expect(world.API.Create(ctx, key)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			kubectl(ctx, "delete", "modelep/smollm2", "modelep/scripted", "--ignore-not-found")
+			kubectl(ctx, "delete", "secret/scripted-model", "-n", cluster.Namespace)
+		})
+		t.applyDocumented(ctx, "j-data-access.md", "l-agents.md")
+		// The model of the page is that of make up; this one has other ports.
+		kubectl(ctx, "patch", "modelep/smollm2", "--type=merge", "-p", `{"spec":{"baseURL":"`+model.URL+`/v1"}}`)
+		apply(ctx, fmt.Sprintf(scriptedAgent, t.name, scripted.URL))
+		kubectl(ctx, "wait", "suser,sgrp,uattr,qkey", "--all", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
+		kubectl(ctx, "wait", "qdep/customers", "-n", t.name, "--for=condition=Ready", "--timeout=180s")
+		kubectl(ctx, "wait", "modelep/smollm2", "modelep/scripted", "--for=condition=Ready", "--timeout=60s")
+		kubectl(ctx, "wait", "qagent", "--all", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
+		guide, analyst = chats(ctx, "guide"), chats(ctx, "scripted")
+		// The caches of both replicas have the agents and the keys of all people.
+		for _, person := range []string{"ada", "ben", "cleo"} {
+			for _, agent := range []string{guide, analyst} {
+				for replica := range control.Replicas {
+					Eventually(func() servers.Reply {
+						return as(ctx, person).Ask(ctx, replica, http.MethodPost, agent+"/stream-chat-state", map[string]any{"chatId": "none"})
+					}).WithContext(ctx).Should(And(servers.HaveStatus(http.StatusNotFound), HaveField("Text", ContainSubstring("chatId"))))
+				}
+			}
+		}
+	}, NodeTimeout(3*rolled))
+
+	It("streams an answer that all known clients read alike, and the same bytes again for the same message", func(ctx SpecContext) {
+		const attempts = 5
+		ada := as(ctx, "ada")
+		// The model may end without text, or call a tool that there is not: also such an answer has the documented lines.
+		for range attempts {
+			m := message("", fmt.Sprintf("Say hello to customer %d in a few words.", messages))
+			first := read(ctx, ada, 0, guide, m)
+			answer, problem := chatlines.Check(first.Text, m["messageId"], m["input"])
+			asked, _ := model.Asked(m["input"].(string))
+			Expect(asked).To(BeNumerically(">", 0))
+
+			m["chatId"] = chatlines.ChatID(first.Text)
+			for replica := range control.Replicas {
+				Expect(read(ctx, ada, replica, guide, m).Text).To(Equal(first.Text), "replica %d", replica)
+			}
+			again, _ := model.Asked(m["input"].(string))
+			Expect(again).To(Equal(asked), "requests to the model")
+			if answer != "" && problem == "" {
+				return
+			}
+		}
+		Fail(fmt.Sprintf("the model has not answered %d messages", attempts))
+	}, SpecTimeout(3*timeout))
+
+	It("ends an answer that is aborted on another replica, and keeps what was said", func(ctx SpecContext) {
+		ada, ben := as(ctx, "ada"), as(ctx, "ben")
+		abort := func(by *servers.REST, chat string) servers.Reply {
+			GinkgoHelper()
+			return by.Ask(ctx, 1, http.MethodPost, guide+"/abort", map[string]any{"chatId": chat})
+		}
+		DeferCleanup(model.Hold(heldAfter))
+		m := message("aborted", "Tell me a long story about a river and its towns.")
+		answering := ada.Chat(ctx, 0, guide+"/stream-chat-state", m)
+		answering.Until(says)
+		Expect(abort(ben, "aborted")).To(servers.HaveStatus(http.StatusForbidden))
+		Expect(abort(ada, "none")).To(servers.HaveStatus(http.StatusNotFound))
+		Expect(model.InProgress()).To(Equal(1))
+
+		Expect(abort(ada, "aborted")).To(servers.HaveStatus(http.StatusNoContent))
+		Expect(answering.Read()).To(Succeed())
+		Eventually(model.InProgress).WithContext(ctx).Should(BeZero())
+		_, left := model.Asked(m["input"].(string))
+		Expect(left).To(Equal(1), "requests to the model that have been ended")
+
+		said, problem := chatlines.Check(answering.Text, m["messageId"], m["input"])
+		Expect(said).NotTo(BeEmpty())
+		Expect(problem).To(BeEmpty())
+		Expect(read(ctx, ada, 1, guide, m).Text).To(Equal(answering.Text))
+		expectChat(read(ctx, ada, 0, guide, map[string]any{"chatId": "aborted"}), m["input"], said)
+		Expect(abort(ada, "aborted")).To(servers.HaveStatus(http.StatusNoContent), "an answer that has ended")
+	}, SpecTimeout(2*timeout))
+
+	It("ends an answer whose replica is killed, once, and the chat goes on", func(ctx SpecContext) {
+		ada := as(ctx, "ada")
+		resume := model.Hold(heldAfter)
+		DeferCleanup(resume)
+		m := message("killed", "Tell me a long story about a mountain and its animals.")
+		answering := ada.Chat(ctx, 0, guide+"/stream-chat-state", m)
+		answering.Until(says)
+		// The other replica has what is stored.
+		elsewhere := ada.Chat(ctx, 1, guide+"/stream-chat-state", m)
+		stored := *elsewhere.Until(says).Content
+		asked, _ := model.Asked(m["input"].(string))
+
+		control.Replicas[0].Kill()
+		Expect(answering.Read()).NotTo(Succeed(), "the connection to the replica that was killed")
+		Eventually(model.InProgress).WithContext(ctx).Should(BeZero())
+		control.Restart(ctx, 0)
+		after := ada.Chat(ctx, 0, guide+"/stream-chat-state", m)
+		for _, c := range []*servers.Chat{elsewhere, after} {
+			Expect(c.Read()).To(Succeed())
+			Expect(c.Lines[len(c.Lines)-1].Error).NotTo(BeEmpty(), c.Text)
+		}
+
+		whole := read(ctx, ada, 0, guide, m)
+		said, problem := chatlines.Check(whole.Text, m["messageId"], m["input"])
+		Expect(said).To(HavePrefix(stored))
+		Expect(problem).NotTo(BeEmpty())
+		Expect(read(ctx, ada, 1, guide, m).Text).To(Equal(whole.Text))
+		again, _ := model.Asked(m["input"].(string))
+		Expect(again).To(Equal(asked), "requests to the model")
+		expectChat(read(ctx, ada, 1, guide, map[string]any{"chatId": "killed"}), m["input"], said)
+
+		resume()
+		next := message("killed", "Say hello.")
+		chatlines.Check(read(ctx, ada, 0, guide, next).Text, next["messageId"], next["input"])
+	}, SpecTimeout(3*timeout))
+
+	// ask sends a query to the scripted agent, and returns the results of its tools by name, and the answer.
+	ask := func(ctx context.Context, by *servers.REST, m map[string]any) (results map[string]result, answer string) {
+		GinkgoHelper()
+		c := read(ctx, by, 0, analyst, m)
+		answer, problem := chatlines.Check(c.Text, m["messageId"], m["input"])
+		Expect(problem).To(BeEmpty())
+		return resultsOf(c), answer
+	}
+	// calls returns the tool calls of a chat in the audit log, in their order, with their outcomes.
+	calls := func(ctx context.Context, chat string) []string {
+		GinkgoHelper()
+		return toolCalls(ctx, control, chat)
+	}
+
+	It("records each tool call before it runs and with its outcome", func(ctx SpecContext) {
+		warehouse := openWarehouse()
+		defer warehouse.Close()
+		reading, err := warehouse.BeginTx(ctx, nil)
+		Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = reading.Rollback() }() // no effect after the commit
+		_, err = reading.ExecContext(ctx, "LOCK TABLE raw.customers IN ACCESS EXCLUSIVE MODE")
+		Expect(err).NotTo(HaveOccurred())
+
+		m := message("recorded", customersByCountry)
+		c := as(ctx, "ada").Chat(ctx, 0, analyst+"/stream-chat-state", m)
+		c.Until(func(l *stream.Line) bool { return l.ToolCall != nil && l.ToolCall.Name == "cubeJsonQuery" })
+		Expect(calls(ctx, "recorded")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery attempted"}))
+		Expect(reading.Commit()).To(Succeed())
+		Expect(c.Read()).To(Succeed())
+		Expect(resultsOf(c)["cubeJsonQuery"].rows()).To(Equal([]map[string]string{{"customers.country": "CH", "customers.count": "16"}}))
+		Expect(calls(ctx, "recorded")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery succeeded"}))
+	}, SpecTimeout(2*timeout))
+
+	It("queries with the rights of the person who asks", func(ctx SpecContext) {
+		external := func(country string) map[string]any {
+			return map[string]any{"externalId": "u-" + country, "groups": []string{"Sales people"}, "userAttributes": []map[string]any{{"name": "country", "value": country}}}
+		}
+		rows := func(counts ...string) (rows []map[string]string) {
+			for i := 0; i < len(counts); i += 2 {
+				rows = append(rows, map[string]string{"customers.country": counts[i], "customers.count": counts[i+1]})
+			}
+			return rows
+		}
+		of := []string{"customers.count", "customers.country"}
+		for _, c := range []struct {
+			person  string
+			rows    []map[string]string
+			members []string
+		}{
+			{"ada", rows("CH", "16"), of},
+			{"ben", rows("DE", "17"), of},
+			{"cleo", rows("CH", "16", "DE", "17", "FR", "17"), append(of, "customers.name")},
+		} {
+			results, answer := ask(ctx, as(ctx, c.person), message("", customersByCountry))
+			Expect(results["cubeJsonQuery"].rows()).To(Equal(c.rows), c.person)
+			Expect(results["cubeJsonQuery"].TotalRows).To(Equal(len(c.rows)), c.person)
+			Expect(results["cubeMeta"].members()).To(ConsistOf(c.members), c.person)
+			Expect(answer).To(ContainSubstring(c.rows[0]["customers.country"]), "what the model has of the rows of %s", c.person)
+		}
+		// A program asks for people of its own, with SQL.
+		m := message("", customersSQL)
+		m["sessionSettings"] = external("FR")
+		results, _ := ask(ctx, control, m)
+		Expect(results["cubeSqlApi"].rows()).To(Equal([]map[string]string{{"country": "FR", "customers": "17"}}))
+		Expect(results["cubeMeta"].members()).To(ConsistOf(of))
+		m = message("", customersSQL)
+		m["sessionSettings"] = map[string]any{"externalId": "u-of-no-group"}
+		results, _ = ask(ctx, control, m)
+		Expect(results["cubeSqlApi"].Data).To(BeEmpty())
+		Expect(scripted.Keys()).To(Equal([]string{"Bearer " + modelKey}))
+	}, SpecTimeout(2*timeout))
+
+	It("tells a person what the person may not see", func(ctx SpecContext) {
+		results, _ := ask(ctx, as(ctx, "cleo"), message("names-of-cleo", customerNames))
+		Expect(results["cubeJsonQuery"].rows()).To(Equal([]map[string]string{{"customers.name": "Customer 1"}}))
+		Expect(calls(ctx, "names-of-cleo")).To(Equal([]string{"ScimUser:cleo cubeMeta succeeded", "ScimUser:cleo cubeJsonQuery succeeded"}))
+		results, answer := ask(ctx, as(ctx, "ada"), message("names-of-ada", customerNames))
+		Expect(results["cubeJsonQuery"]).To(And(HaveField("Error", HavePrefix("Error: ForbiddenError: ")), HaveField("Data", BeEmpty())))
+		Expect(answer).To(And(ContainSubstring("ForbiddenError"), Not(ContainSubstring("Customer 1"))))
+		Expect(calls(ctx, "names-of-ada")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery failed"}))
+	}, SpecTimeout(timeout))
+})
+
+// result is the result of a tool: an error, rows, or cubes.
+type result struct {
+	Error  string `json:"error"`
+	Schema []struct {
+		Name       string `json:"name"`
+		ColumnType string `json:"column_type"`
+	} `json:"schema"`
+	Data      [][]string `json:"data"`
+	TotalRows int        `json:"totalRows"`
+	Cubes     []struct {
+		Members []struct {
+			Name string `json:"name"`
+		} `json:"members"`
+	} `json:"cubes"`
+}
+
+// rows returns the rows of a query by the names of their columns.
+func (r result) rows() (rows []map[string]string) {
+	GinkgoHelper()
+	Expect(r.Error).To(BeEmpty())
+	Expect(r.Schema).To(HaveEach(HaveField("ColumnType", Not(BeEmpty()))))
+	for _, cells := range r.Data {
+		Expect(cells).To(HaveLen(len(r.Schema)))
+		row := map[string]string{}
+		for i, cell := range cells {
+			row[r.Schema[i].Name] = cell
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// members returns the names of the members of all cubes.
+func (r result) members() (names []string) {
+	for _, c := range r.Cubes {
+		for _, m := range c.Members {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// resultsOf returns the results of the tools of an answer by name.
+func resultsOf(c *servers.Chat) map[string]result {
+	GinkgoHelper()
+	results := map[string]result{}
+	for _, l := range c.Lines {
+		if l.ToolCall == nil || l.ToolCall.Result == nil {
+			continue
+		}
+		var r result
+		Expect(json.Unmarshal([]byte(*l.ToolCall.Result), &r)).To(Succeed(), *l.ToolCall.Result)
+		Expect(results).NotTo(HaveKey(l.ToolCall.Name))
+		results[l.ToolCall.Name] = r
+	}
+	Expect(results).To(And(HaveLen(2), HaveKey("cubeMeta")))
+	return results
+}
+
+// expectChat checks that a chat has a message once, and ends with what was said to it.
+func expectChat(c *servers.Chat, input, said any) {
+	GinkgoHelper()
+	m := &stream.Messages{}
+	for _, l := range c.Lines {
+		m.Add(l)
+	}
+	var texts []string
+	for _, message := range m.All() {
+		Expect(message.InProcess).To(BeFalse())
+		texts = append(texts, message.Content)
+	}
+	Expect(texts).NotTo(BeEmpty())
+	Expect(texts[0]).To(Equal(input))
+	Expect(texts[1:]).NotTo(ContainElement(input))
+	Expect(texts[len(texts)-1]).To(Equal(said))
+}
+
+// toolCalls returns the events of the tool calls of a chat in the order of the audit log: the person, the tool and the outcome.
+func toolCalls(ctx context.Context, control *servers.REST, chat string) (calls []string) {
+	GinkgoHelper()
+	r := control.Ask(ctx, 1, http.MethodGet, "/api/v1/audit-logs/export?eventName="+url.QueryEscape("Called agent tool"), nil)
+	Expect(r).To(servers.HaveStatus(http.StatusOK), r.String())
+	Expect(r.Text).NotTo(ContainSubstring(modelKey))
+	records, err := csv.NewReader(strings.NewReader(r.Text)).ReadAll()
+	Expect(err).NotTo(HaveOccurred())
+	column := map[string]int{}
+	for i, name := range records[0] {
+		column[name] = i
+	}
+	for _, record := range records[1:] {
+		var data struct {
+			Changes map[string]struct {
+				After any `json:"after"`
+			} `json:"changes"`
+		}
+		Expect(json.Unmarshal([]byte(record[column["data"]]), &data)).To(Succeed())
+		if data.Changes["chat"].After == chat {
+			calls = append(calls, fmt.Sprint(data.Changes["asker"].After, " ", data.Changes["tool"].After, " ", record[column["outcome"]]))
+		}
+	}
+	return calls
+}
