@@ -259,7 +259,10 @@ bench-scale-users: $(BIN)/localcluster build ## Memory, start, lookups and pages
 	KUBEBUILDER_ASSETS="$(ASSETS)" go run ./test/bench/scale-users -sizes $(SCALE_USERS) $(BENCH_FLAGS)
 
 .PHONY: lint
-lint: $(BIN)/golangci-lint prose ## Static checks of code and prose.
+lint: lint-go prose ## Static checks of code and prose.
+
+.PHONY: lint-go
+lint-go: $(BIN)/golangci-lint
 	@# A cache per clone: a shared cache reports file names of another clone.
 	GOLANGCI_LINT_CACHE=$(BIN)/.golangci-cache $(BIN)/golangci-lint run
 
