@@ -257,11 +257,15 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if options.GetCertificate, err = runCertificates(ctx, k8s, c, groups.dbt, background); err != nil {
 		return err
 	}
-	handler := serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
+	return serving.Run(ctx, options, wrap(f, c))
+}
+
+// wrap returns the handler with its limits, traces and metrics.
+func wrap(f *handler, c Config) http.Handler {
+	return serving.Wrap(serving.CanonicalPath(f), serving.WrapOptions{
 		Log: c.Log, Tracer: c.Tracer, Registerer: metrics.Registry, TrustedProxies: c.TrustedProxies, Errors: errorsOn, BodyLimitOf: bodyLimit,
 		BodyPace: bodyPace, MaxUnauthenticated: maxUnauthenticated, IsStream: chat.IsStream, MaxStreams: maxStreams,
 	})
-	return serving.Run(ctx, options, handler)
 }
 
 // newAuthenticator returns the authenticator of tenant hosts and the server at which people sign in. It records

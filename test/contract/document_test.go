@@ -324,7 +324,9 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 
 // isRun reports whether a path is that of a run of a report or of a chat, which need a gateway: test/contract/runs and
 // test/contract/agents have one.
-func isRun(path string) bool { return strings.HasSuffix(path, "/run") || strings.Contains(path, "/chat/") }
+func isRun(path string) bool {
+	return strings.HasSuffix(path, "/run") || strings.Contains(path, "/chat/")
+}
 
 // checkContent sends valid requests for a report, the dashboard that shows it, and who has access to that.
 func (s *specification) checkContent(t *testing.T, succeeded map[string]bool) {

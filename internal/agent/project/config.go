@@ -67,7 +67,7 @@ func (p *parser) several(m *mapping) {
 	}
 	m.mappings("spaces", MaxAgents, func(item *mapping) {
 		before := p.errors
-		s := Space{Name: item.identifier("name", ""), Description: item.text("description", MaxDescription), Place: item.place("")}
+		s := Space{Name: item.identifier(""), Description: item.text("description", MaxDescription), Place: item.place("")}
 		if p.errors == before && (s.Name == Auto || p.spaces[s.Name]) {
 			item.fail("name", "%q is the name of another space; allowed: names that no other space has", clip(s.Name))
 		}
@@ -84,7 +84,7 @@ func (p *parser) several(m *mapping) {
 	m.mappings("agents", MaxAgents, func(item *mapping) {
 		before := p.errors
 		a := item.agent()
-		a.Name, a.Description = item.identifier("name", ""), item.text("description", MaxDescription)
+		a.Name, a.Description = item.identifier(""), item.text("description", MaxDescription)
 		a.Space = item.required("space", MaxName)
 		if a.Space != "" {
 			p.checkSpace(item, a.Space)

@@ -182,8 +182,9 @@ func (m *mapping) required(key string, most int) string {
 	return text
 }
 
-// identifier returns a name, or another one if it is absent.
-func (m *mapping) identifier(key, otherwise string) string {
+// identifier returns the name, or another one if it is absent.
+func (m *mapping) identifier(otherwise string) string {
+	const key = "name"
 	before := m.errors
 	text := m.text(key, MaxName)
 	if m.errors > before {

@@ -70,7 +70,7 @@ func (p *parser) rule(m *mapping, space, name, body string) {
 		m.fail("type", "%q; allowed: always, agent_requested", clip(kind))
 	}
 	r := Rule{
-		Name: m.identifier("name", name), Space: space, Always: kind == "always", Prompt: m.long("prompt", body), Place: m.place(""),
+		Name: m.identifier(name), Space: space, Always: kind == "always", Prompt: m.long("prompt", body), Place: m.place(""),
 	}
 	if kind == "agent_requested" {
 		r.Description = m.required("description", MaxDescription)
@@ -86,7 +86,7 @@ func (p *parser) rule(m *mapping, space, name, body string) {
 func (p *parser) skill(m *mapping, space, name, body string) {
 	before := m.failedBefore()
 	s := Skill{
-		Name: m.identifier("name", name), Space: space, Title: m.required("title", MaxName),
+		Name: m.identifier(name), Space: space, Title: m.required("title", MaxName),
 		Description: m.required("description", MaxDescription), Instructions: m.long("instructions", body), Place: m.place(""),
 	}
 	if strings.ContainsFunc(s.Name, unicode.IsSpace) || strings.Contains(s.Name, "/") {
@@ -101,7 +101,7 @@ func (p *parser) skill(m *mapping, space, name, body string) {
 func (p *parser) query(m *mapping, space, name, body string) {
 	before := m.failedBefore()
 	q := Query{
-		Name: m.identifier("name", name), Space: space, UserRequest: m.required("user_request", MaxDescription),
+		Name: m.identifier(name), Space: space, UserRequest: m.required("user_request", MaxDescription),
 		Description: m.text("description", MaxDescription), Text: m.long("sql_query", body), Place: m.place(""),
 	}
 	if q.Text != "" && q.SQL() == "" {

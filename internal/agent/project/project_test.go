@@ -69,20 +69,23 @@ The fiscal year starts in April.
 `
 )
 
+// severalAgents are files of two agents and their spaces.
+var severalAgents = map[string]string{
+	"config.yml":                        multi,
+	"rules/fiscal-year.md":              fiscalYear,
+	"rules/sales/pipeline.md":           "---\ntype: agent_requested\ndescription: When asked about the pipeline\n---\nCount open deals.\n",
+	"skills/marketing/deep/campaign.md": "<!-- reviewed -->\n---\ntitle: Campaigns\ndescription: Use for campaigns\n---\nList campaigns.\n",
+	"queries/revenue.md":                "---\r\nspace: sales\r\nuser_request: What is the revenue?\r\n---\r\n<!-- without refunds -->\r\nSELECT MEASURE(revenue) FROM orders\r\n",
+	"certified-queries/sales/deals.md":  "---\nuser_request: How many deals?\nsql_query: SELECT 1\n---\nignored\n",
+	"eval_questions.yml":                "eval_questions:\n  - name: a\n    question: One?\n    sql: SELECT 1\n",
+	"eval_questions/sales/more.yaml":    "space: sales\neval_questions:\n  - name: a\n    question: Revenue?\n    certifiedQuery: revenue\n",
+	"readme.md":                         "not read",
+	"rules/notes.txt":                   "not read",
+}
+
 // TestSeveralAgents: each agent has what its space has, wherever it is declared.
 func TestSeveralAgents(t *testing.T) {
-	p := parse(map[string]string{
-		"config.yml":                        multi,
-		"rules/fiscal-year.md":              fiscalYear,
-		"rules/sales/pipeline.md":           "---\ntype: agent_requested\ndescription: When asked about the pipeline\n---\nCount open deals.\n",
-		"skills/marketing/deep/campaign.md": "<!-- reviewed -->\n---\ntitle: Campaigns\ndescription: Use for campaigns\n---\nList campaigns.\n",
-		"queries/revenue.md":                "---\r\nspace: sales\r\nuser_request: What is the revenue?\r\n---\r\n<!-- without refunds -->\r\nSELECT MEASURE(revenue) FROM orders\r\n",
-		"certified-queries/sales/deals.md":  "---\nuser_request: How many deals?\nsql_query: SELECT 1\n---\nignored\n",
-		"eval_questions.yml":                "eval_questions:\n  - name: a\n    question: One?\n    sql: SELECT 1\n",
-		"eval_questions/sales/more.yaml":    "space: sales\neval_questions:\n  - name: a\n    question: Revenue?\n    certifiedQuery: revenue\n",
-		"readme.md":                         "not read",
-		"rules/notes.txt":                   "not read",
-	})
+	p := parse(severalAgents)
 	if p.Problems != nil {
 		t.Fatal(problems(p))
 	}
@@ -186,7 +189,7 @@ func TestProblems(t *testing.T) {
 		"unknown space":   {map[string]string{"config.yml": "spaces: [{name: a}]\nagents:\n  - name: x\n    space: b\n"}, []string{`agents/config.yml:4: agents[0].space: "b" does not exist; allowed: auto, a`}},
 		"same agent":      {map[string]string{"config.yml": "agents:\n  - {name: x, space: auto}\n  - {name: x, space: auto}\n"}, []string{`agents/config.yml:3: agents[1].name: "x" is the name of another agent; allowed: names that no other agent has`}},
 		"same space":      {map[string]string{"config.yml": "spaces:\n  - name: auto\n"}, []string{`agents/config.yml:2: spaces[0].name: "auto" is the name of another space; allowed: names that no other space has`}},
-		"unknown key":     {map[string]string{"config.yml": "accessable_views: [a]\n"}, []string{"warning: agents/config.yml:1: accessable_views: it is not known and ignored; known: accessible_views, agents, certified_queries, embedding_llm, llm, memory_mode, rules, runtime, skills, spaces"}},
+		"unknown key":     {map[string]string{"config.yml": "accessible_view: [a]\n"}, []string{"warning: agents/config.yml:1: accessible_view: it is not known and ignored; known: accessible_views, agents, certified_queries, embedding_llm, llm, memory_mode, rules, runtime, skills, spaces"}},
 		"no front matter": {map[string]string{"rules/a.md": "Be brief.\n"}, []string{`agents/rules/a.md:1: it does not begin with YAML between two lines "---"; allowed: YAML, then Markdown`}},
 		"no type":         {map[string]string{"rules/a.md": "---\nname: b\n---\ntext\n"}, []string{"agents/rules/a.md:2: type: it is empty or absent; allowed: 1 to 255 characters"}},
 		"type":            {map[string]string{"rules/a.md": "---\n\ntype: sometimes\n---\ntext\n"}, []string{`agents/rules/a.md:3: type: "sometimes"; allowed: always, agent_requested`}},

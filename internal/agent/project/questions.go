@@ -17,7 +17,7 @@ func (p *parser) questions(f File) {
 	m.mappings("eval_questions", MaxItems, func(item *mapping) {
 		before := p.errors
 		q := Question{
-			Name: item.identifier("name", ""), Space: space, Question: item.required("question", MaxDescription),
+			Name: item.identifier(""), Space: space, Question: item.required("question", MaxDescription),
 			CertifiedQuery: item.text("certifiedQuery", MaxName), SQL: item.text("sql", MaxFileBytes), Place: item.place(""),
 		}
 		if p.errors == before && (q.CertifiedQuery == "") == (q.SQL == "") {

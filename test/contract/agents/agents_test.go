@@ -106,7 +106,7 @@ func (a *account) ask(t *testing.T, token, input string, session object) (body s
 // TestAnswer: a message is answered with lines that all known clients read alike.
 func TestAnswer(t *testing.T) {
 	acme.startPod(t)
-	response := acme.open(t.Context(), t, acme.admin, object{"input": "sql SELECT country, MEASURE(count) FROM orders_view GROUP BY 1", "sessionSettings": external("U-1 ", "CH")})
+	response := acme.open(t.Context(), t, acme.admin, object{"input": "sql SELECT country, MEASURE(count) FROM orders_view GROUP BY 1", "sessionSettings": external("U-1 ", "CH")}) //nolint:bodyclose // open closes it when the test ends
 	for name, want := range map[string]string{"Content-Type": "application/json", "Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no", "Content-Length": "", "Content-Encoding": ""} {
 		if got := response.Header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
@@ -178,9 +178,15 @@ func TestPeopleSeeTheirRows(t *testing.T) {
 	}
 }
 
-// TestStatuses: what is wrong with a request is said before the stream, with the field.
-func TestStatuses(t *testing.T) {
-	acme.startPod(t)
+// rejection is a request that is rejected, and words of the response.
+type rejection struct {
+	token, path string
+	body        any
+	status      int
+	words       []string
+}
+
+func rejections() map[string]rejection {
 	hello := object{"input": "hello", "sessionSettings": object{"externalId": "u1"}}
 	with := func(changes object) object {
 		out := object{"input": "hello", "sessionSettings": object{"externalId": "u1"}}
@@ -191,12 +197,7 @@ func TestStatuses(t *testing.T) {
 	}
 	session := func(s object) object { return object{"input": "hello", "sessionSettings": s} }
 	stream := acme.path(analyst, "stream-chat-state")
-	for name, c := range map[string]struct {
-		token, path string
-		body        any
-		status      int
-		words       []string
-	}{
+	return map[string]rejection{
 		"no credential":            {"", stream, hello, 401, nil},
 		"another account's key":    {globex.admin, stream, hello, 401, nil},
 		"another account":          {acme.admin, globex.path(analyst, "stream-chat-state"), hello, 404, []string{"accountName", "globex"}},
@@ -240,7 +241,13 @@ func TestStatuses(t *testing.T) {
 		"unknown chat":             {acme.admin, stream, object{"chatId": "nowhere", "sessionSettings": object{"externalId": "u1"}}, 404, []string{"chatId"}},
 		"abort of an unknown chat": {acme.admin, acme.path(analyst, "abort"), object{"chatId": "nowhere", "sessionSettings": object{"externalId": "u1"}}, 404, []string{"chatId"}},
 		"abort without a chat":     {acme.admin, acme.path(analyst, "abort"), object{"sessionSettings": object{"externalId": "u1"}}, 400, []string{"chatId"}},
-	} {
+	}
+}
+
+// TestStatuses: what is wrong with a request is said before the stream, with the field.
+func TestStatuses(t *testing.T) {
+	acme.startPod(t)
+	for name, c := range rejections() {
 		got := acme.call(t, c.token, "POST", c.path, c.body)
 		if got.Status != c.status {
 			t.Errorf("%s: %d, want %d: %.500s", name, got.Status, c.status, got.Body)
@@ -252,7 +259,7 @@ func TestStatuses(t *testing.T) {
 			}
 		}
 	}
-	if got := acme.call(t, acme.admin, "GET", stream, nil); got.Status != 405 {
+	if got := acme.call(t, acme.admin, "GET", acme.path(analyst, "stream-chat-state"), nil); got.Status != 405 {
 		t.Error(got.Status)
 	}
 }
@@ -285,12 +292,12 @@ func TestMessages(t *testing.T) {
 	scripted.drain(t)
 	session := external("u-messages", "CH")
 	message := object{"input": "wait for it", "chatId": "c-messages", "messageId": "1795316968000-message", "sessionSettings": session}
-	response := acme.open(t.Context(), t, acme.admin, message)
+	response := acme.open(t.Context(), t, acme.admin, message) //nolint:bodyclose // open closes it when the test ends
 	reading := bufio.NewReader(response.Body)
 	head := until(t, reading, "One, ")
 	<-scripted.begun
 	acme.chat(t, acme.admin, object{"input": "more", "chatId": "c-messages", "sessionSettings": session}).Rejected(409, "Streaming for thread is in progress")
-	again := bufio.NewReader(acme.open(t.Context(), t, acme.admin, message).Body)
+	again := bufio.NewReader(acme.open(t.Context(), t, acme.admin, message).Body) //nolint:bodyclose // as above
 	until(t, again, "One, ")
 	scripted.more <- struct{}{}
 	whole := head + until(t, reading, "__state__")
@@ -303,7 +310,7 @@ func TestMessages(t *testing.T) {
 	}
 
 	message["messageId"], message["input"] = "1795316968001-message", "wait again"
-	reading = bufio.NewReader(acme.open(t.Context(), t, acme.admin, message).Body)
+	reading = bufio.NewReader(acme.open(t.Context(), t, acme.admin, message).Body) //nolint:bodyclose // open closes it when the test ends
 	until(t, reading, "wait again")
 	<-scripted.begun
 	stop := object{"chatId": "c-messages", "sessionSettings": session}
@@ -364,7 +371,7 @@ func TestData(t *testing.T) {
 func TestRevokedKey(t *testing.T) {
 	acme.startPod(t)
 	scripted.drain(t)
-	reading := bufio.NewReader(acme.open(t.Context(), t, acme.lost, object{"input": "wait revoked"}).Body)
+	reading := bufio.NewReader(acme.open(t.Context(), t, acme.lost, object{"input": "wait revoked"}).Body) //nolint:bodyclose // open closes it when the test ends
 	until(t, reading, "One, ")
 	<-scripted.begun
 	key := &v1alpha1.ApiKey{}

@@ -19,7 +19,6 @@ func withoutKey(c *provider.Config) { c.APIKey = "" }
 // Its words are not tested.
 func TestLlama(t *testing.T) {
 	url := modelserver.Start(t, 512)
-	zero := 0.0
 	for _, protocol := range protocols {
 		t.Run(string(protocol), func(t *testing.T) {
 			m := newModel(t, url, protocol, withoutKey)
@@ -62,24 +61,29 @@ func TestLlama(t *testing.T) {
 			}
 		})
 	}
-	t.Run("tool calls as JSON text", func(t *testing.T) {
-		m := newModel(t, url, provider.OpenAI, withoutKey, func(c *provider.Config) { c.ToolCalls = provider.Text })
-		in := ask("Call cubeMeta to find orders.")
-		in.Temperature = &zero
-		in.Tools = []model.Tool{{
-			Name: "cubeMeta", Description: "Finds members.",
-			Schema: json.RawMessage(`{"type":"object","properties":{"searchQuery":{"type":"string","maxLength":40}},"required":["searchQuery"],"additionalProperties":false}`),
-		}}
-		in.MaxTokens = 200
-		reply, err := model.Collect(m.Stream(t.Context(), in))
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch calls := reply.Message.Calls; {
-		case len(calls) == 1 && calls[0].Invalid == "" && calls[0].Name == "cubeMeta" && reply.Stop == model.StopTools:
-		case len(calls) == 0 && reply.Message.Text != "" && !strings.HasPrefix(reply.Message.Text, "{"):
-		default:
-			t.Errorf("neither a call nor an answer: %+v", reply)
-		}
-	})
+	t.Run("tool calls as JSON text", func(t *testing.T) { testToolCallsAsText(t, url) })
+}
+
+// The model answers with JSON of the schema of tool calls.
+func testToolCallsAsText(t *testing.T, url string) {
+	t.Helper()
+	zero := 0.0
+	m := newModel(t, url, provider.OpenAI, withoutKey, func(c *provider.Config) { c.ToolCalls = provider.Text })
+	in := ask("Call cubeMeta to find orders.")
+	in.Temperature = &zero
+	in.Tools = []model.Tool{{
+		Name: "cubeMeta", Description: "Finds members.",
+		Schema: json.RawMessage(`{"type":"object","properties":{"searchQuery":{"type":"string","maxLength":40}},"required":["searchQuery"],"additionalProperties":false}`),
+	}}
+	in.MaxTokens = 200
+	reply, err := model.Collect(m.Stream(t.Context(), in))
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch calls := reply.Message.Calls; {
+	case len(calls) == 1 && calls[0].Invalid == "" && calls[0].Name == "cubeMeta" && reply.Stop == model.StopTools:
+	case len(calls) == 0 && reply.Message.Text != "" && !strings.HasPrefix(reply.Message.Text, "{"):
+	default:
+		t.Errorf("neither a call nor an answer: %+v", reply)
+	}
 }

@@ -130,26 +130,28 @@ type bounded struct {
 
 // Stream implements model.Model. The time that a request waits for others counts.
 func (b *bounded) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.Event, error] {
-	return func(yield func(model.Event, error) bool) {
-		if b.timeout > 0 {
-			late := &model.Error{Kind: model.Unavailable, Message: fmt.Sprintf("the model has not answered within %s", b.timeout)}
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, b.timeout, late)
-			defer cancel()
+	return func(yield func(model.Event, error) bool) { b.stream(ctx, in, yield) }
+}
+
+func (b *bounded) stream(ctx context.Context, in *model.Request, yield func(model.Event, error) bool) {
+	if b.timeout > 0 {
+		late := &model.Error{Kind: model.Unavailable, Message: fmt.Sprintf("the model has not answered within %s", b.timeout)}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, b.timeout, late)
+		defer cancel()
+	}
+	if b.slots != nil {
+		select {
+		case b.slots <- struct{}{}:
+			defer func() { <-b.slots }()
+		case <-ctx.Done():
+			yield(model.Event{}, context.Cause(ctx))
+			return
 		}
-		if b.slots != nil {
-			select {
-			case b.slots <- struct{}{}:
-				defer func() { <-b.slots }()
-			case <-ctx.Done():
-				yield(model.Event{}, context.Cause(ctx))
-				return
-			}
-		}
-		for e, err := range b.Model.Stream(ctx, in) {
-			if !yield(e, err) || err != nil {
-				return
-			}
+	}
+	for e, err := range b.Model.Stream(ctx, in) {
+		if !yield(e, err) || err != nil {
+			return
 		}
 	}
 }

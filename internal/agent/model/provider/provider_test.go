@@ -240,16 +240,18 @@ func TestByText(t *testing.T) {
 	})
 }
 
-func TestFailures(t *testing.T) {
-	fail := func(status int, header, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			if name, value, ok := strings.Cut(header, ": "); ok {
-				w.Header().Set(name, value)
-			}
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, body)
+// fail answers with a status, a header field and a body.
+func fail(status int, header, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if name, value, ok := strings.Cut(header, ": "); ok {
+			w.Header().Set(name, value)
 		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
 	}
+}
+
+func TestFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		want   model.Error

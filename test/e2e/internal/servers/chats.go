@@ -33,7 +33,7 @@ func (f *REST) Chat(ctx context.Context, replica int, path string, body any) *Ch
 	Expect(err).NotTo(HaveOccurred())
 	var response *http.Response
 	Eventually(ctx, func(g Gomega) {
-		response, err = f.open(ctx, replica, http.MethodPost, path, "application/json", bytes.NewReader(text))
+		response, err = f.open(ctx, replica, http.MethodPost, path, "application/json", bytes.NewReader(text)) //nolint:bodyclose // Chat has it
 		g.Expect(err).NotTo(HaveOccurred())
 		if response.StatusCode == http.StatusServiceUnavailable {
 			_ = response.Body.Close()
