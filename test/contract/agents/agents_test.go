@@ -389,7 +389,7 @@ func TestManyStreams(t *testing.T) {
 	scripted.drain(t)
 	const streams = 150
 	for i := range streams {
-		acme.open(t.Context(), t, acme.admin, object{"input": "wait many", "sessionSettings": object{"externalId": fmt.Sprint("many-", i)}})
+		acme.open(t.Context(), t, acme.admin, object{"input": "wait many", "sessionSettings": object{"externalId": fmt.Sprint("many-", i)}}) //nolint:bodyclose // open closes it when the test ends
 	}
 	for range streams {
 		<-scripted.begun

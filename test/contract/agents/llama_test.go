@@ -49,7 +49,7 @@ func TestRealModel(t *testing.T) {
 	}
 
 	message := object{"input": "Tell me a long story about a river and its towns.", "chatId": "c-llama", "messageId": "1795316968000-message", "sessionSettings": external("u-llama", "CH")}
-	reading := bufio.NewReader(acme.openLlama(t, message).Body)
+	reading := bufio.NewReader(acme.openLlama(t, message).Body) //nolint:bodyclose // openLlama closes it when the test ends
 	read := ""
 	for deltas := 0; deltas < 3; {
 		line, err := reading.ReadString('\n')
@@ -80,7 +80,7 @@ func TestRealModel(t *testing.T) {
 	if said, ok := messages.Answer(); !ok || said == "" {
 		t.Errorf("nothing of the answer remains: %s", whole)
 	}
-	replay, err := io.ReadAll(acme.openLlama(t, message).Body)
+	replay, err := io.ReadAll(acme.openLlama(t, message).Body) //nolint:bodyclose // as above
 	if err != nil || withoutKeepAlive(string(replay)) != withoutKeepAlive(whole) {
 		t.Errorf("%v: the replay differs:\n%s\n%s", err, replay, whole)
 	}
