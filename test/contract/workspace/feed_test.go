@@ -157,15 +157,16 @@ type tree struct {
 	refs []map[string]any
 	// destination is a folder in one of the items.
 	destination int64
-	// ids are what ids in messages are replaced by.
-	ids map[string]string
+	// names are what items are called in messages instead of their kinds and ids. An id alone names no item: a folder and a report
+	// can have the same.
+	names map[string]string
 }
 
-var digits = regexp.MustCompile(`\d+`)
+var mentioned = regexp.MustCompile(`\b(folder|workbook|report) \d+`)
 
 // readable returns a message without the ids of the tree.
 func (tr *tree) readable(message string) string {
-	return digits.ReplaceAllStringFunc(message, func(id string) string { return cmp.Or(tr.ids[id], id) })
+	return mentioned.ReplaceAllStringFunc(message, func(item string) string { return cmp.Or(tr.names[item], item) })
 }
 
 func newTree(t *testing.T, name string) tree {
@@ -177,7 +178,9 @@ func newTree(t *testing.T, name string) tree {
 	workbook, report := post(t, "/workbooks", map[string]any{"folderId": top}), post(t, "/reports", map[string]any{"folderId": number64(t, leaf)})
 	return tree{[]map[string]any{
 		item(t, "WORKBOOK", workbook), item(t, "FOLDER", parent), item(t, "REPORT", "99999"), item(t, "REPORT", report), item(t, "FOLDER", leaf), item(t, "WORKBOOK", "99999"), item(t, "FOLDER", "99999"),
-	}, number64(t, child), map[string]string{parent: "<parent>", child: "<child>", leaf: "<leaf>", workbook: "<workbook>", report: "<report>"}}
+	}, number64(t, child), map[string]string{
+		"folder " + parent: "<parent>", "folder " + child: "<child>", "folder " + leaf: "<leaf>", "workbook " + workbook: "<workbook>", "report " + report: "<report>",
+	}}
 }
 
 // single moves or deletes one item and returns the error, or nothing.
@@ -198,9 +201,12 @@ func (tr *tree) single(t *testing.T, token, action string, ref map[string]any) s
 // TestBulkRequestsAnswerAsSingleOnes moves and deletes the items of a tree in a bulk request, and those of an equal tree one by
 // one: the outcomes are the same for all callers.
 func TestBulkRequestsAnswerAsSingleOnes(t *testing.T) {
-	tokens := map[string]string{"admin": acme.admin, "editor": acme.editor, "reader": acme.reader, "ada": acme.ada, "workbooks": acme.workbooks, "other": acme.other}
+	callers := []struct{ name, token string }{
+		{"editor", acme.editor}, {"admin", acme.admin}, {"reader", acme.reader}, {"ada", acme.ada}, {"workbooks", acme.workbooks}, {"other", acme.other},
+	}
 	for _, action := range []string{"bulk-move", "bulk-delete"} {
-		for name, token := range tokens {
+		for _, caller := range callers {
+			name, token := caller.name, caller.token
 			t.Run(action+" by "+name, func(t *testing.T) {
 				one, all := newTree(t, action+" one "+name), newTree(t, action+" all "+name)
 				var want, wantDone []string
