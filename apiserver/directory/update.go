@@ -2,9 +2,11 @@ package directory
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -179,6 +181,24 @@ func (d *Directory) NameOfGroup(namespace, group string) (uid, name string) {
 		return string(g.UID), g.Spec.DisplayName
 	}
 	return "", ""
+}
+
+// GroupIsGone reports whether the group with a name and a UID was deleted; with an empty UID, whether there is no group of the name. One
+// in the cache exists; absence is confirmed by the Kubernetes API server.
+func (d *Directory) GroupIsGone(ctx context.Context, namespace, group, uid string) (bool, error) {
+	if g := d.groups.visible(namespace, group); g != nil && (uid == "" || string(g.UID) == uid) {
+		return false, nil
+	}
+	live := &v1alpha1.ScimGroup{}
+	err := d.kube.Live().Get(ctx, client.ObjectKey{Namespace: namespace, Name: group}, live)
+	// A 404 with an unexpected body means that the kind is not served, not that the object is absent.
+	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read group %q: %w", group, err)
+	}
+	return uid != "" && string(live.UID) != uid, nil
 }
 
 // finishRename releases the old unique value after a change. If the reservation of the new value expired

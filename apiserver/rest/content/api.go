@@ -61,6 +61,11 @@ func New(o Options) []rest.Family {
 		sharing: &access.Sharing{DB: o.Database, Record: record}, people: o.People, views: o.Views, deployments: o.Deployments,
 		queries: o.Queries,
 	}
+	if o.People != nil {
+		a.sharing.GroupIsGone = func(ctx context.Context, group, uid string) (bool, error) {
+			return o.People.GroupIsGone(ctx, rest.ScopeFrom(ctx).Namespace(), group, uid)
+		}
+	}
 	return []rest.Family{a.foldersFamily(), a.workbooksFamily(), a.reportsFamily(), a.policiesFamily(), a.workspaceFamily(), a.runsFamily()}
 }
 

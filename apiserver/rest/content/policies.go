@@ -28,6 +28,8 @@ type People interface {
 	FindGroup(namespace string, n int64) (*v1alpha1.ScimGroup, error)
 	// NameOfGroup returns the UID and the display name of a group by the name of the ScimGroup; empty if there is none.
 	NameOfGroup(namespace, group string) (uid, name string)
+	// GroupIsGone reports whether the group with a name and a UID was deleted; with an empty UID, whether there is no group of the name.
+	GroupIsGone(ctx context.Context, namespace, group, uid string) (bool, error)
 }
 
 func (a *api) policiesFamily() rest.Family {

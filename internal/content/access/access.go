@@ -5,6 +5,7 @@
 //	check.go       the level on one object, and errors for a level that is too low
 //	grants.go      reading and changing grants
 //	sharing.go     who may show and change grants, and their events
+//	gone.go        removing grants to deleted groups
 //	migrations/    the table of grants
 //
 // The level of a subject on an object is the first of these:

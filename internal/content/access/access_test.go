@@ -2,6 +2,7 @@ package access_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -294,6 +295,7 @@ var cases = []struct {
 	{"grants", testGrants},
 	{"groups of the same name", testGroupsOfTheSameName},
 	{"sharing", testSharing},
+	{"grants to deleted groups do not count", testGrantsToDeletedGroups},
 }
 
 func TestDatabases(t *testing.T) {
@@ -557,5 +559,74 @@ func testSharing(w *world) {
 	}
 	if _, err := sharing.DeploymentUID(w.Context(), store.Account{UID: "a2"}, o); err == nil {
 		w.Error("another account has the workbook")
+	}
+}
+
+// testGrantsToDeletedGroups: an object with the maximum number of grants can have another one if some are to deleted groups.
+func testGrantsToDeletedGroups(w *world) {
+	o := Object{Folder, w.add(Folder, step("none"), 0, 0)}
+	other := Object{Folder, w.add(Folder, step("none"), 0, 0)}
+	insert := func(o Object, subject, uid string) {
+		contenttest.Exec(w, w.store, `INSERT INTO access_grant (account_uid, deployment_uid, object_kind, object_id, subject, level, created_at, created_by, group_uid)
+			VALUES ($1, $2, 'Folder', $3, $4, 1, 0, '', $5)`, demo.Account.UID, demo.Deployment.UID, o.ID, subject, uid)
+	}
+	for i := range MaxGrants - 4 {
+		insert(o, User(fmt.Sprint("u", i)), "")
+	}
+	insert(o, Group("kept"), "k1")
+	insert(o, Group("again"), "old")
+	insert(o, Group("deleted"), "d1")
+	insert(o, Group("unknown"), "")
+	insert(other, Group("deleted"), "d1")
+	live := map[string]string{"kept": "k1", "again": "old", "deleted": "d1", "unknown": "x1"}
+	var failure error
+	var events int
+	sharing := &Sharing{
+		DB: w.store, Record: func(context.Context, *store.Tx, audit.Event) error { events++; return nil },
+		GroupIsGone: func(_ context.Context, group, uid string) (bool, error) {
+			return live[group] == "" || uid != "" && live[group] != uid, failure
+		},
+	}
+	manager := Caller{Principal: "ApiKey:b", Owner: "ApiKey:b", Access: Everything}
+	add := func(user string) error {
+		_, err := sharing.Set(w.Context(), demo, manager, o, To{Subject: User(user), User: &subject.User{Name: user, UID: "u"}}, View)
+		return err
+	}
+	check := func(want ...string) {
+		w.Helper()
+		all, err := Grants(w.Context(), w.store.Reader(), demo, o)
+		if err != nil {
+			w.Fatal(err)
+		}
+		var got []string
+		for _, g := range all {
+			if strings.HasPrefix(g.Subject, Group("")) {
+				got = append(got, strings.TrimPrefix(g.Subject, Group(""))+" "+g.GroupUID)
+			}
+		}
+		if !slices.Equal(got, want) {
+			w.Errorf("grants to groups: %q, want %q", got, want)
+		}
+	}
+	contenttest.Rejects(w, add("new"), content.Conflict, "has 1000 grants already; allowed: 1000")
+	check("again old", "deleted d1", "kept k1", "unknown ")
+	live = map[string]string{"kept": "k1", "again": "new"}
+	if failure = errors.New("no answer"); !errors.Is(add("new"), failure) {
+		w.Error("the failure of the lookup is not returned")
+	}
+	check("again old", "deleted d1", "kept k1", "unknown ")
+	failure = nil
+	for _, user := range []string{"new", "new", "second", "third"} {
+		if err := add(user); err != nil {
+			w.Errorf("%s: %v", user, err)
+		}
+	}
+	check("kept k1")
+	contenttest.Rejects(w, add("fourth"), content.Conflict, "has 1000 grants already")
+	if events != 3 {
+		w.Errorf("%d events", events)
+	}
+	if n := contenttest.Count(w, w.store, "access_grant"); n != MaxGrants+1 {
+		w.Errorf("%d grants: that on another object was removed", n)
 	}
 }

@@ -119,6 +119,12 @@ func set(ctx context.Context, tx *store.Tx, s content.Scope, g *Grant, before, a
 	return nil
 }
 
+// tooManyError is the rejection of a grant on an object that can have no other.
+type tooManyError struct{ error }
+
+// Unwrap returns the *content.Error.
+func (e tooManyError) Unwrap() error { return e.error }
+
 // checkCount returns an error if an object does not exist, or can have no other grant.
 func checkCount(ctx context.Context, tx *store.Tx, s content.Scope, o Object) error {
 	exists := false
@@ -135,7 +141,7 @@ func checkCount(ctx context.Context, tx *store.Tx, s content.Scope, o Object) er
 		return fmt.Errorf("count the grants on %s %d: %w", o.Kind, o.ID, err)
 	}
 	if n >= MaxGrants {
-		return content.Errorf(content.Conflict, "resourceId: %s %d has %d grants already; allowed: %d", noun(o.Kind), o.ID, n, MaxGrants)
+		return tooManyError{content.Errorf(content.Conflict, "resourceId: %s %d has %d grants already; allowed: %d", noun(o.Kind), o.ID, n, MaxGrants)}
 	}
 	return nil
 }

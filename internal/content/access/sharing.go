@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -24,6 +25,8 @@ var (
 type Sharing struct {
 	DB     content.Database
 	Record content.Record
+	// GroupIsGone reports whether a group of the account of the request was deleted; nil for never. uid is empty for any group of the name.
+	GroupIsGone func(ctx context.Context, group, uid string) (bool, error)
 	// Now is the clock; time.Now if nil.
 	Now func() time.Time
 }
@@ -75,8 +78,23 @@ func shared(ctx context.Context, q store.Querier, s content.Scope, by Caller, o 
 }
 
 // Set grants a level on an object, or revokes what was granted if it is None. It returns the grants, as the function Grants. The same
-// again changes nothing. The caller needs the level manage.
-func (g *Sharing) Set(ctx context.Context, s content.Scope, by Caller, o Object, to To, level Level) (out []Grant, err error) {
+// again changes nothing. If the object can have no other grant, those to deleted groups are removed first. The caller needs the level
+// manage.
+func (g *Sharing) Set(ctx context.Context, s content.Scope, by Caller, o Object, to To, level Level) ([]Grant, error) {
+	out, err := g.set(ctx, s, by, o, to, level)
+	var full tooManyError
+	if !errors.As(err, &full) {
+		return out, err
+	}
+	// The groups are looked up between two transactions, so that no lock is held meanwhile.
+	if removed, failure := g.removeGone(ctx, s, o); failure != nil || !removed {
+		return nil, cmp.Or(failure, err)
+	}
+	return g.set(ctx, s, by, o, to, level)
+}
+
+// set is Set, which is an error if the object can have no other grant.
+func (g *Sharing) set(ctx context.Context, s content.Scope, by Caller, o Object, to To, level Level) (out []Grant, err error) {
 	now := time.Now
 	if g.Now != nil {
 		now = g.Now
