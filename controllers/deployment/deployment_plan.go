@@ -17,9 +17,10 @@ const (
 	defaultProgressDeadline = 600 * time.Second
 	// slotRetryInterval is how often a deployment that waits for a rollout slot tries again by itself.
 	slotRetryInterval = 30 * time.Second
-	// waitReportDelay is how long a deployment waits to start a rollout before its status shows that: when
-	// a new version is accepted within seconds, its fleet must not write that it has waited.
-	waitReportDelay = 10 * time.Second
+	// waitReportDelay is how long a deployment waits to start a rollout before its status shows that. The
+	// status then shows the start too, and both cost a thousand deployments three thousand writes while
+	// the cluster is at its busiest.
+	waitReportDelay = 2 * time.Minute
 	// maxHistory is the number of versions in status.history.
 	maxHistory = 20
 	// maxFailureMessage bounds status.failed.message: a status that exceeds the limit of the

@@ -40,6 +40,13 @@ func (p progress) started() bool {
 	return p.deadlineExceeded || p.observed && (p.updated > 0 || p.desired == 0)
 }
 
+// milestone is what the outcome of an environment depends on.
+type milestone struct{ complete, started, available, deadlineExceeded bool }
+
+func (p progress) milestone() milestone {
+	return milestone{p.complete(), p.started(), p.ready > 0, p.deadlineExceeded}
+}
+
 func (p progress) String() string {
 	// Pods of earlier templates are assumed to be ready.
 	ready := max(0, p.ready-(p.current-p.updated))

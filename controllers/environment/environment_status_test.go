@@ -104,6 +104,40 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestUpdatesOfWorkloads that start a reconciliation of the environment.
+func TestUpdatesOfWorkloads(t *testing.T) {
+	annotated := func(key string) func(*appsv1.Deployment) {
+		return func(d *appsv1.Deployment) { d.Annotations = map[string]string{key: "2"} }
+	}
+	cases := map[string]struct {
+		before, after client.Object
+		want          bool
+	}{
+		"nothing":                      {api(2, 2, 2, 2), api(2, 2, 2, 2), false},
+		"spec":                         {api(2, 2, 2, 2), api(2, 2, 2, 2, func(d *appsv1.Deployment) { d.Generation = 3 }), true},
+		"label":                        {api(2, 2, 2, 2), api(2, 2, 2, 2, func(d *appsv1.Deployment) { d.Labels = nil }), true},
+		"annotation":                   {api(2, 2, 2, 2), api(2, 2, 2, 2, annotated("example.com/a")), true},
+		"annotation of Kubernetes":     {api(2, 2, 2, 2), api(2, 2, 2, 2, annotated("deployment.kubernetes.io/revision")), false},
+		"deletion":                     {api(2, 2, 2, 2), api(2, 2, 2, 2, func(d *appsv1.Deployment) { d.DeletionTimestamp = ptr.To(metav1.Now()) }), true},
+		"first new pod":                {api(4, 4, 0, 4), api(4, 5, 1, 4), true},
+		"one more new pod":             {api(4, 5, 1, 4), api(4, 5, 2, 3), false},
+		"one more is ready":            {api(4, 5, 2, 3), api(4, 5, 2, 4), false},
+		"rollout complete":             {api(4, 5, 4, 4), api(4, 4, 4, 4), true},
+		"a pod is no longer ready":     {api(4, 4, 4, 4), api(4, 4, 4, 3), true},
+		"no pod is ready":              {api(4, 4, 4, 1), api(4, 4, 4, 0), true},
+		"deadline exceeded":            {api(2, 3, 1, 2), api(2, 3, 1, 2, exceeded), true},
+		"StatefulSet: pod is replaced": {router(1, 1, 1, 0, 1), router(1, 1, 0, 1, 0), true},
+		"StatefulSet: rolled out":      {router(1, 1, 0, 1, 0), router(1, 1, 1, 1, 1, rolledOut), true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := concerns(tc.before, tc.after); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestProgressIsWithinBounds for all counters: from zero to the desired number.
 func TestProgressIsWithinBounds(t *testing.T) {
 	for desired := range int32(3) {

@@ -3,6 +3,7 @@ package environment
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -62,8 +63,8 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("environment").
 		For(&v1alpha1.Environment{}, predicates.SpecOr(v1alpha1.AnnotationWakeRequested)).
-		Owns(&appsv1.Deployment{}).
-		Owns(&appsv1.StatefulSet{}).
+		Owns(&appsv1.Deployment{}, workloadChanged).
+		Owns(&appsv1.StatefulSet{}, workloadChanged).
 		Owns(&corev1.Service{}, withoutStatus).
 		Owns(&corev1.ServiceAccount{}, withoutStatus).
 		Owns(&policyv1.PodDisruptionBudget{}, withoutStatus).
@@ -76,6 +77,30 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		WithOptions(opts).
 		Complete(r)
 }
+
+// workloadChanged selects the updates of workloads that concern their environment.
+var workloadChanged = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return concerns(e.ObjectOld, e.ObjectNew)
+}})
+
+// concerns reports whether an update of a workload can change the outcome of its environment or what it applies. What
+// Kubernetes writes most often during a rollout does not: the revision, and numbers of pods, which are read when
+// progress is reported.
+func concerns(before, after client.Object) bool {
+	return before.GetGeneration() != after.GetGeneration() || !after.GetDeletionTimestamp().IsZero() ||
+		!maps.Equal(before.GetLabels(), after.GetLabels()) || !maps.Equal(withoutRevision(before), withoutRevision(after)) ||
+		progressOf(before).milestone() != progressOf(after).milestone()
+}
+
+// withoutRevision returns the annotations that Kubernetes does not write.
+func withoutRevision(workload client.Object) map[string]string {
+	annotations := maps.Clone(workload.GetAnnotations())
+	delete(annotations, revisionAnnotation)
+	return annotations
+}
+
+// revisionAnnotation counts the pod templates of a Deployment of apps.
+const revisionAnnotation = "deployment.kubernetes.io/revision"
 
 // withoutStatus ignores status changes of objects whose status is not used.
 var withoutStatus = builder.WithPredicates(predicate.Or(
