@@ -100,28 +100,34 @@ func (s *Store) Check(ctx context.Context, environment types.NamespacedName, tok
 
 // keys returns keys that are not older than age, or stale ones if they cannot be read.
 func (s *Store) keys(ctx context.Context, environment types.NamespacedName, age time.Duration) (cachedKeys, error) {
-	s.mu.Lock()
-	cached, known := s.cached[environment]
-	s.mu.Unlock()
+	cached, known := s.known(environment)
 	now := s.Now()
 	if known && now.Sub(cached.read) < age {
 		return cached, nil
 	}
 	if !known || now.Sub(cached.read) >= maxStaleness {
-		return s.lookUp(ctx, environment)
+		return s.lookUp(ctx, environment, age)
 	}
 	if now.Sub(cached.awaited) < retryInterval {
 		return cached, nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
-	keys, err := s.lookUp(waiting, environment)
+	keys, err := s.lookUp(waiting, environment, age)
 	deleted := errors.Is(err, ErrNoKeys) && !errors.Is(err, ErrNotAllowed)
 	if err == nil || deleted || ctx.Err() != nil {
 		return keys, err
 	}
 	s.postpone(environment, cached.read, now)
 	return cached, nil
+}
+
+// known returns the cached keys of an environment.
+func (s *Store) known(environment types.NamespacedName) (cachedKeys, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cached, known := s.cached[environment]
+	return cached, known
 }
 
 // postpone records that a request has waited in vain for keys newer than those that were read at a time.
@@ -134,8 +140,9 @@ func (s *Store) postpone(environment types.NamespacedName, read, now time.Time) 
 	}
 }
 
-// lookUp reads the keys of an environment; concurrent calls share one read.
-func (s *Store) lookUp(ctx context.Context, environment types.NamespacedName) (cachedKeys, error) {
+// lookUp reads the keys of an environment; concurrent calls share one read. A read that has ended since the caller has looked at
+// the cache is shared too, if it is not older than age.
+func (s *Store) lookUp(ctx context.Context, environment types.NamespacedName, age time.Duration) (cachedKeys, error) {
 	if s.denied.recent(environment, s.Now()) {
 		return cachedKeys{}, ErrNotAllowed
 	}
@@ -143,6 +150,9 @@ func (s *Store) lookUp(ctx context.Context, environment types.NamespacedName) (c
 	results := s.reads.DoChan(environment.String(), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 		defer cancel()
+		if cached, known := s.known(environment); known && s.Now().Sub(cached.read) < age {
+			return cached, nil
+		}
 		return s.read(ctx, environment)
 	})
 	select {

@@ -336,6 +336,36 @@ func TestStoreSharesConcurrentReads(t *testing.T) {
 	}
 }
 
+// TestStoreSharesReadsThatHaveEnded: a request that has found no keys uses those that another one has read since.
+func TestStoreSharesReadsThatHaveEnded(t *testing.T) {
+	production := types.NamespacedName{Namespace: "acme", Name: "sales-production"}
+	r := newReader(secret("sales-production-credentials", "apiSecret", "one"))
+	value := sign(t, jwt.SigningMethodHS256, []byte("one"), jwt.MapClaims{}, nil)
+	stopped, resume := make(chan struct{}), make(chan struct{})
+	var calls atomic.Int64
+	s := &token.Store{Reader: r, Now: func() time.Time {
+		if calls.Add(1) == 1 { // the first request has found no keys
+			close(stopped)
+			<-resume
+		}
+		return now
+	}}
+	first := make(chan error, 1)
+	go func() {
+		_, _, err := s.Check(t.Context(), production, value)
+		first <- err
+	}()
+	<-stopped
+	if _, _, err := s.Check(t.Context(), production, value); err != nil {
+		t.Fatal(err)
+	}
+	read := r.gets.Load()
+	close(resume)
+	if err := <-first; err != nil || r.gets.Load() != read {
+		t.Errorf("%v, %d more reads", err, r.gets.Load()-read)
+	}
+}
+
 // TestStoreCachesTokens: a cached token is rejected once it has expired or its key was replaced,
 // and always in another environment.
 func TestStoreCachesTokens(t *testing.T) {
