@@ -52,7 +52,9 @@ type Item struct {
 	// IsFavorite reports whether the viewer has marked the workbook.
 	IsFavorite bool
 
-	key FeedKey
+	// name or at is what a workbook or a report is ordered by.
+	name sql.NullString
+	at   sql.NullInt64
 }
 
 // FeedKey is the position of an item in a feed.
@@ -67,7 +69,16 @@ type FeedKey struct {
 }
 
 // Key returns the position of the item.
-func (i *Item) Key() FeedKey { return i.key }
+func (i *Item) Key() FeedKey {
+	k := FeedKey{Type: i.Type, Position: i.Position, ID: i.ID}
+	if i.name.Valid {
+		k.Name = &i.name.String
+	}
+	if i.at.Valid {
+		k.At = &i.at.Int64
+	}
+	return k
+}
 
 // FeedRequest selects a page of a feed.
 type FeedRequest struct {
@@ -198,7 +209,7 @@ func (f *feedStatement) query() string {
 	}
 	direction := f.direction()
 	return f.access.With + "SELECT kind, id, parent, level, name, position, code, owner, created_at, updated_at, sort, size, short_meta FROM (" +
-		strings.Join(branches, " UNION ALL ") + ") AS page ORDER BY is_last, position, tie, sort" + direction + ", kind" + direction + ", id" + direction +
+		strings.Join(branches, " UNION ALL ") + ") AS page ORDER BY sort" + direction + " NULLS FIRST, position, tie, kind" + direction + ", id" + direction +
 		" LIMIT " + f.arg(f.Limit+1)
 }
 
@@ -219,26 +230,26 @@ func (f *feedStatement) direction() string {
 func (f *feedStatement) branch(kind int) string {
 	t := branchTables[kind]
 	reached := t.reached(f.access)
-	sort, order, tie, isLast := f.sort(kind), "", "0", 1
+	sort, tie := f.sort(kind), "0"
+	order := sort + f.direction() + ", id" + f.direction()
 	if kind == 0 {
-		order, tie, isLast = "position, id", "id", 0
-	} else {
-		order = sort + f.direction() + ", id" + f.direction()
+		order, tie = "position, id", "id"
 	}
-	columns := fmt.Sprintf("%d AS is_last, %s AS position, %s AS tie, %s AS sort, %d AS kind, id, %s AS size, %s AS short_meta, %s AS parent, %s AS level, name, %s AS code, owner, created_at, updated_at",
-		isLast, t.position, tie, sort, kind, t.size, t.meta, t.parent, reached.Level, t.code)
+	columns := fmt.Sprintf("%s AS position, %s AS tie, %s AS sort, %d AS kind, id, %s AS size, %s AS short_meta, %s AS parent, %s AS level, name, %s AS code, owner, created_at, updated_at",
+		t.position, tie, sort, kind, t.size, t.meta, t.parent, reached.Level, t.code)
 	where := "account_uid = $1 AND deployment_uid = $2" + f.conditions(kind) + f.after(kind, sort) + " AND " + reached.Visible
 	return fmt.Sprintf("SELECT * FROM (SELECT %s FROM %s%s WHERE %s ORDER BY %s LIMIT %s) AS %s_items",
 		columns, t.table, reached.Join, where, order, f.arg(f.Limit+1), t.table)
 }
 
-// sort returns the expression that items of a type are ordered by.
+// sort returns the expression that items of a type are ordered by. It is NULL for folders, which come first in both directions. It
+// leads the order of the union because it differs for most items, so that few comparisons need the columns after it.
 func (f *feedStatement) sort(kind int) string {
 	switch {
 	case kind == 0 && f.Order == ByName:
-		return "''"
+		return "CAST(NULL AS TEXT)"
 	case kind == 0:
-		return "0"
+		return "CAST(NULL AS BIGINT)"
 	case f.Order == ByName:
 		return "name_key"
 	case f.Order == ByCreatedAt:
@@ -303,44 +314,46 @@ func (f *feedStatement) read(ctx context.Context, q store.Querier, query string)
 		return nil, false, err
 	}
 	defer func() { _ = rows.Close() }()
-	total := 0
+	total, row := 0, newFeedRow(f.Order)
+	items = make([]Item, 0, min(f.Limit, 100))
 	for rows.Next() {
-		item, size, err := f.scan(rows)
-		if err != nil {
+		if err := rows.Scan(row.into...); err != nil {
 			return nil, false, err
 		}
-		if total += size; len(items) == f.Limit || total > maxPageBytes && len(items) > 0 {
+		if total += row.size; len(items) == f.Limit || total > maxPageBytes && len(items) > 0 {
 			return items, true, nil
 		}
-		items = append(items, item)
+		items = append(items, f.item(row))
 	}
 	return items, false, rows.Err()
 }
 
-// scan reads an item, of which the meta is empty if it is long, and the size of the meta.
-func (f *feedStatement) scan(rows *sql.Rows) (i Item, size int, err error) {
-	var kind int
-	var created, updated, at int64
-	var name string
-	var meta sql.NullString
-	into := []any{&kind, &i.ID, &i.FolderID, &i.Level, &i.Name, &i.Position, &i.Code, &i.Owner, &created, &updated, &at, &size, &meta}
-	if f.Order == ByName {
-		into[10] = &name
+// feedRow is a row of the statement. One is scanned again for each item: variables of a scan are on the heap.
+type feedRow struct {
+	item             Item
+	kind, size       int
+	created, updated int64
+	meta             sql.NullString
+	into             []any
+}
+
+// newFeedRow returns a row of a feed in an order.
+func newFeedRow(order string) *feedRow {
+	r := &feedRow{}
+	i := &r.item
+	r.into = []any{&r.kind, &i.ID, &i.FolderID, &i.Level, &i.Name, &i.Position, &i.Code, &i.Owner, &r.created, &r.updated, &i.at, &r.size, &r.meta}
+	if order == ByName {
+		r.into[10] = &i.name
 	}
-	if err := rows.Scan(into...); err != nil {
-		return i, 0, err
-	}
-	i.Level, i.Meta = f.By.Access.Limited(i.Level), meta.String
-	i.Type, i.CreatedAt, i.UpdatedAt = itemTypes[kind], time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
-	i.key = FeedKey{Type: i.Type, Position: i.Position, ID: i.ID}
-	switch {
-	case kind == 0:
-	case f.Order == ByName:
-		i.key.Name = &name
-	default:
-		i.key.At = &at
-	}
-	return i, size, nil
+	return r
+}
+
+// item returns the item of a row, of which the meta is empty if it is long.
+func (f *feedStatement) item(r *feedRow) Item {
+	i := r.item
+	i.Level, i.Meta = f.By.Access.Limited(i.Level), r.meta.String
+	i.Type, i.CreatedAt, i.UpdatedAt = itemTypes[r.kind], time.UnixMicro(r.created).UTC(), time.UnixMicro(r.updated).UTC()
+	return i
 }
 
 // complete reads what the statement does not: long opaque parts, and what the viewer has read and marked. Items that were deleted
@@ -372,28 +385,4 @@ func (f *feedStatement) complete(ctx context.Context, q store.Querier, items []I
 		}
 	}
 	return items, nil
-}
-
-// readLong reads the opaque parts of items of a table that have none yet.
-func (f *feedStatement) readLong(ctx context.Context, q store.Querier, table string, items map[int64]*Item) error {
-	args, wanted := []any{f.scope.Account.UID, f.scope.Deployment.UID}, []string{}
-	for id, i := range items {
-		if i.Meta == "" {
-			args = append(args, id)
-			wanted = append(wanted, fmt.Sprintf("$%d", len(args)))
-		}
-	}
-	if len(wanted) == 0 {
-		return nil
-	}
-	query := "SELECT id, meta FROM " + table + " WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (" + strings.Join(wanted, ", ") + ")"
-	return each(ctx, q, query, args, func(rows *sql.Rows) error {
-		var id int64
-		var meta string
-		err := rows.Scan(&id, &meta)
-		if i := items[id]; err == nil && i != nil {
-			i.Meta = meta
-		}
-		return err
-	})
 }

@@ -2,12 +2,15 @@ package workspace
 
 import (
 	"bytes"
+	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // MaxObject is the maximum size of an opaque JSON object in bytes, in canonical form.
@@ -56,4 +59,28 @@ func merged(o, with Object) Object {
 		}
 	}
 	return out
+}
+
+// readLong reads the opaque parts of items of a table that have none yet.
+func (f *feedStatement) readLong(ctx context.Context, q store.Querier, table string, items map[int64]*Item) error {
+	args, wanted := []any{f.scope.Account.UID, f.scope.Deployment.UID}, []string{}
+	for id, i := range items {
+		if i.Meta == "" {
+			args = append(args, id)
+			wanted = append(wanted, fmt.Sprintf("$%d", len(args)))
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	query := "SELECT id, meta FROM " + table + " WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (" + strings.Join(wanted, ", ") + ")"
+	return each(ctx, q, query, args, func(rows *sql.Rows) error {
+		var id int64
+		var meta string
+		err := rows.Scan(&id, &meta)
+		if i := items[id]; err == nil && i != nil {
+			i.Meta = meta
+		}
+		return err
+	})
 }
