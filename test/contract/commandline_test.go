@@ -337,7 +337,7 @@ func TestOperationsOfTheContractAreServed(t *testing.T) {
 			documented[strings.ToUpper(method)+" "+parameter.ReplaceAllString(path, "{}")] = true
 		}
 	}
-	_, token := createAPIKey(t, map[string]any{"name": "Powerless", "permissions": []string{"FolderRead"}})
+	_, token := createAPIKey(t, map[string]any{"name": "Powerless", "permissions": []string{"SqlRunnerRead"}})
 	powerless := acme.as(token)
 	operations := strings.Fields(strings.TrimSpace(string(data)))
 	if len(operations) < 2*30 {

@@ -136,6 +136,24 @@ func (a *api) publishDashboard(ctx context.Context, in *PublishInput) (*Dashboar
 	return dashboardOutput(ctx, &by, d, err)
 }
 
+// WidgetThreadInput is the chat of an AI widget.
+type WidgetThreadInput struct {
+	InWorkbook
+	Body struct {
+		WidgetID string  `json:"widgetId" minLength:"1" maxLength:"128" doc:"A widget of the published dashboard, of the type AI."`
+		ThreadID string  `json:"threadId" minLength:"1" maxLength:"255" doc:"The chat that answers the prompt of the widget. It is not checked."`
+		Checksum *string `json:"checksum,omitempty" nullable:"true" maxLength:"255" doc:"That of what the answer was made of."`
+	}
+}
+
+func (a *api) setWidgetThread(ctx context.Context, in *WidgetThreadInput) (*DashboardOutput, error) {
+	by := a.callerOf(ctx, access.Workbook)
+	d, err := a.content.SetWidgetThread(ctx, rest.ScopeFrom(ctx).Content(), by, in.WorkbookID, workspace.WidgetThread{
+		WidgetID: in.Body.WidgetID, ThreadID: in.Body.ThreadID, Checksum: ptr.Deref(in.Body.Checksum, ""),
+	})
+	return dashboardOutput(ctx, &by, d, err)
+}
+
 // DashboardVersion is a version of a dashboard in a list.
 type DashboardVersion struct {
 	VersionID     int64         `json:"versionId" minimum:"1"`

@@ -38,7 +38,7 @@ func (a *api) reportsFamily() rest.Family {
 	}}
 }
 
-// Report is a report, as documented. The documented fields createdBy, description, refreshedBy and rolesWithAccess are absent.
+// Report is a report, as documented. The documented fields description and rolesWithAccess are absent.
 type Report struct {
 	ID           int64         `json:"id" minimum:"1" doc:"Unique in the account."`
 	PublicID     string        `json:"publicId" pattern:"^[0-9A-Za-z]{12}$" patternDescription:"12 letters and digits" example:"q3Rev0lutio1" doc:"Unique in the account; it does not change."`
@@ -63,8 +63,10 @@ type Report struct {
 	ExternalWorkbookID   *string       `json:"externalWorkbookId,omitempty" nullable:"true" doc:"That of the newest placement, as resultLocation and endResultCell."`
 	ResultLocation       *string       `json:"resultLocation,omitempty" nullable:"true"`
 	EndResultCell        *string       `json:"endResultCell,omitempty" nullable:"true"`
+	CreatedBy            int64         `json:"createdBy" minimum:"1" doc:"The owner, as in user."`
 	UserID               int64         `json:"userId" minimum:"1"`
 	User                 ResourceOwner `json:"user"`
+	RefreshedBy          int64         `json:"refreshedBy" minimum:"1" doc:"As in refreshedByUser."`
 	RefreshedByUser      ResourceOwner `json:"refreshedByUser" doc:"The owner before the first refresh."`
 	CreatedAt            time.Time     `json:"createdAt"`
 	UpdatedAt            time.Time     `json:"updatedAt"`
@@ -88,14 +90,14 @@ type PivotItems struct {
 type ReportOutput struct{ Body Report }
 
 func (a *api) shownReport(ctx context.Context, by *access.Caller, r *workspace.Report, path []workspace.Place, placements []workspace.Placement) Report {
-	owner := a.shownOwner(ctx, r.Owner)
+	owner, refreshedBy := a.shownOwner(ctx, r.Owner), a.shownOwner(ctx, r.RefreshedBy)
 	out := Report{
 		ID: r.ID, PublicID: r.PublicID, DeploymentID: deploymentID(ctx), Type: "REPORT", Name: r.Name, Title: rest.NilIfEmpty(r.Title),
 		FolderPath: shownPath(path), JSONQuery: rest.NilIfEmpty(r.JSONQuery), SQLQuery: rest.NilIfEmpty(r.SQLQuery), PivotItems: shownPivotItems(r),
 		Meta: StoredObject(r.Meta), Source: rest.NilIfEmpty(r.Source), Version: r.Version, CurrentQueryChecksum: r.Checksum,
 		CanEdit:    r.Level >= access.Edit,
 		CanManage:  r.Level >= by.ToManageReports(),
-		Placements: make([]Placement, len(placements)), UserID: owner.ID, User: owner, RefreshedByUser: a.shownOwner(ctx, r.RefreshedBy),
+		Placements: make([]Placement, len(placements)), CreatedBy: owner.ID, UserID: owner.ID, User: owner, RefreshedBy: refreshedBy.ID, RefreshedByUser: refreshedBy,
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 	}
 	if r.WorkbookID != 0 {

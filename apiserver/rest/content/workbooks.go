@@ -30,6 +30,8 @@ func (a *api) workbooksFamily() rest.Family {
 		rest.Handle(http.MethodPut, workbookPath, "updateWorkbook", edit, "Update a workbook; the meta is replaced as a whole", a.updateWorkbook),
 		rest.Handle(http.MethodDelete, workbookPath, "deleteWorkbook", edit, "Delete a workbook", a.deleteWorkbook),
 		rest.Handle(http.MethodPut, workbookPath+"/dashboard", "updateWorkbookDashboard", edit, "Set the draft of the dashboard", a.updateDashboard),
+		rest.Handle(http.MethodPost, workbookPath+"/dashboard/ai-widget-thread", "updatePublishedDashboardAiWidgetThread", edit,
+			"Set the chat of an AI widget of the published dashboard, and of the draft; the same chat again changes nothing", a.setWidgetThread),
 		rest.Handle(http.MethodPut, workbookPath+"/favorite", "setWorkbookFavorite", read, "Mark a workbook as a favorite of the caller", a.setFavorite),
 		rest.Handle(http.MethodDelete, workbookPath+"/favorite", "removeWorkbookFavorite", read, "Remove the mark of a workbook, if it has one", a.removeFavorite),
 		rest.Handle(http.MethodPost, workbookPath+"/duplicate", "duplicateWorkbook", edit, "Copy a workbook", a.duplicateWorkbook),
@@ -42,7 +44,7 @@ func (a *api) workbooksFamily() rest.Family {
 	}}
 }
 
-// Workbook is a workbook, as documented. The documented field createdBy is absent.
+// Workbook is a workbook, as documented.
 type Workbook struct {
 	ID               int64         `json:"id" minimum:"1" doc:"Unique in the account."`
 	DeploymentID     int64         `json:"deploymentId" minimum:"1"`
@@ -58,6 +60,7 @@ type Workbook struct {
 	PublishedDashboard *Dashboard    `json:"publishedDashboard,omitempty" doc:"Absent in lists, and before the dashboard is published."`
 	DashboardPublished *StoredObject `json:"dashboardPublished,omitempty" nullable:"true" doc:"The config of publishedDashboard."`
 	IsFavorite         bool          `json:"isFavorite" doc:"Whether the caller has marked it."`
+	CreatedBy          int64         `json:"createdBy" minimum:"1" doc:"The owner, as in user."`
 	UserID             int64         `json:"userId" minimum:"1"`
 	User               ResourceOwner `json:"user"`
 	CreatedAt          time.Time     `json:"createdAt"`
@@ -78,7 +81,7 @@ func (a *api) shownWorkbook(ctx context.Context, by *access.Caller, wb *workspac
 	out := Workbook{
 		ID: wb.ID, DeploymentID: deploymentID(ctx), Type: "WORKBOOK", Name: wb.Name, Slug: rest.NilIfEmpty(wb.Slug), FolderPath: shownPath(path),
 		Meta: StoredObject(wb.Meta), CalculatedFields: "{}", DashboardDraft: (*StoredObject)(wb.Draft()),
-		UserID: owner.ID, User: owner, CreatedAt: wb.CreatedAt, UpdatedAt: wb.UpdatedAt,
+		CreatedBy: owner.ID, UserID: owner.ID, User: owner, CreatedAt: wb.CreatedAt, UpdatedAt: wb.UpdatedAt,
 	}
 	if wb.FolderID != workspace.Root {
 		out.FolderID = &wb.FolderID

@@ -51,6 +51,7 @@ type WorkspaceItem struct {
 	CalculatedFields StoredObject  `json:"calculatedFields" doc:"Empty."`
 	IsFavorite       *bool         `json:"isFavorite,omitempty" doc:"Of a workbook: whether the caller has marked it."`
 	LastViewedAt     *time.Time    `json:"lastViewedAt,omitempty" nullable:"true" doc:"When the user of the caller has read the workbook or report last."`
+	CreatedBy        int64         `json:"createdBy" minimum:"1" doc:"The owner, as in user."`
 	UserID           int64         `json:"userId" minimum:"1"`
 	User             ResourceOwner `json:"user"`
 	CreatedAt        time.Time     `json:"createdAt"`
@@ -61,7 +62,7 @@ func (a *api) shownItem(ctx context.Context, i *workspace.Item, path []workspace
 	owner := a.shownOwner(ctx, i.Owner)
 	out := WorkspaceItem{
 		ID: i.ID, DeploymentID: deploymentID(ctx), Type: string(i.Type), Name: i.Name, FolderPath: shownPath(path), Meta: StoredObject(i.Meta), CalculatedFields: "{}",
-		UserID: owner.ID, User: owner, CreatedAt: i.CreatedAt, UpdatedAt: i.UpdatedAt,
+		CreatedBy: owner.ID, UserID: owner.ID, User: owner, CreatedAt: i.CreatedAt, UpdatedAt: i.UpdatedAt,
 	}
 	if i.FolderID != workspace.Root {
 		out.FolderID = &i.FolderID

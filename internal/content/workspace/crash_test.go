@@ -57,6 +57,9 @@ var changes = map[string]struct {
 	"restore": {func(ctx context.Context, w *Workspace) error {
 		return errorOf(w.Restore(ctx, demo, bob, 1, 1))
 	}, 5, rows{1, 2, 0, 1, 3, 5}, changedSince},
+	"thread": {func(ctx context.Context, w *Workspace) error {
+		return errorOf(w.SetWidgetThread(ctx, demo, bob, 1, WidgetThread{WidgetID: "s1", ThreadID: "chat"}))
+	}, 2, rows{1, 2, 0, 1, 3, 2}, withSummary},
 	"apply": {func(ctx context.Context, w *Workspace) error {
 		return errorOf(w.Apply(ctx, demo, ofGit, managed.Options{Object: sales, Adopt: true}, definition()))
 	}, 4, rows{1, 4, 0, 1, 2, 3}, nil},
@@ -104,6 +107,18 @@ func changedSince(w *world) {
 		w.Fatal(err)
 	}
 	if _, err := w.content.Publish(w.Context(), demo, ada, 1, Publication{Config: chart(`{"reportId":1}`)}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// withSummary publishes a dashboard with an AI widget, which the draft has too.
+func withSummary(w *world) {
+	w.Helper()
+	draft := object(`{"title":"T","widgets":[{"id":"s1","type":"AI","position":{"x":0,"y":0,"w":1,"h":1}}]}`)
+	if _, err := w.content.Update(w.Context(), demo, ada, 1, Change{Draft: draft, HasDraft: true}); err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.content.Publish(w.Context(), demo, ada, 1, Publication{}); err != nil {
 		w.Fatal(err)
 	}
 }

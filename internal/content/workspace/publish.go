@@ -119,19 +119,27 @@ func (w *Workspace) publish(ctx context.Context, tx *store.Tx, s content.Scope, 
 		unchanged := *before
 		after = &unchanged
 		after.AllowEmbed = allow
-	} else {
-		after.Owner, after.CreatedBy, after.CreatedAt = by.Owner, by.Principal, w.now()
-		if err := insertVersion(ctx, tx, s, before, after); err != nil {
+		if err := storeDashboard(ctx, tx, s, after, false); err != nil {
 			return nil, err
 		}
+		return after, w.recordDashboard(ctx, tx, publishedDashboard, wb, before, after)
+	}
+	return after, w.storeVersion(ctx, tx, s, by, wb, before, after)
+}
+
+// storeVersion stores a dashboard as a new version by the caller, which is the one that is shown; before is nil for the first one.
+func (w *Workspace) storeVersion(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, wb *Workbook, before, after *Dashboard) error {
+	after.Owner, after.CreatedBy, after.CreatedAt = by.Owner, by.Principal, w.now()
+	if err := insertVersion(ctx, tx, s, before, after); err != nil {
+		return err
 	}
 	if err := storeDashboard(ctx, tx, s, after, before == nil); err != nil {
-		return nil, err
+		return err
 	}
 	if err := removeOldVersions(ctx, tx, s, after); err != nil {
-		return nil, err
+		return err
 	}
-	return after, w.recordDashboard(ctx, tx, publishedDashboard, wb, before, after)
+	return w.recordDashboard(ctx, tx, publishedDashboard, wb, before, after)
 }
 
 // version returns the dashboard that a publication makes, without what only a new version gets.

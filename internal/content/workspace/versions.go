@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/access"
+	"github.com/quoin-dev/quoin/internal/content/managed"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -113,6 +115,100 @@ func (w *Workspace) Restore(ctx context.Context, s content.Scope, by Caller, wor
 		return w.recordDashboard(ctx, tx, restoredDashboard, wb, old, out)
 	})
 	return out, err
+}
+
+// WidgetThread is the chat that answers the prompt of an AI widget of a dashboard.
+type WidgetThread struct {
+	WidgetID, ThreadID string
+	// Checksum is that of what the answer was made of; empty if that is unknown.
+	Checksum string
+}
+
+// SetWidgetThread sets the chat of an AI widget of the dashboard of a workbook, as a new version, which is otherwise the one that is
+// shown, and that of the widget in the draft, so that publishing the draft keeps it. The same chat again changes nothing. The
+// caller needs the level edit.
+func (w *Workspace) SetWidgetThread(ctx context.Context, s content.Scope, by Caller, workbook int64, in WidgetThread) (out *Dashboard, err error) {
+	err = w.change(ctx, s, func(tx *store.Tx) error {
+		wb, err := workbookFor(ctx, tx, s, by, workbook, access.Edit)
+		if err != nil {
+			return err
+		}
+		before, err := getDashboard(ctx, tx, s, workbook)
+		if err != nil {
+			return err
+		}
+		if before == nil {
+			return content.Errorf(content.NotFound, "workbook %d has no published dashboard", workbook)
+		}
+		config, err := Decode([]byte(before.Config))
+		if err != nil {
+			return fmt.Errorf("config of version %d: %w", before.VersionID, err)
+		}
+		if err := in.set(config); err != nil {
+			return err
+		}
+		if out, err = w.publishConfig(ctx, tx, s, by, wb, before, config); err != nil {
+			return err
+		}
+		return w.setDraftThread(ctx, tx, s, by, wb, in)
+	})
+	return out, err
+}
+
+// set sets the chat of the widget in the config of a dashboard.
+func (in *WidgetThread) set(config Object) error {
+	widgets, _ := config["widgets"].([]any)
+	for _, item := range widgets {
+		widget, _ := item.(Object)
+		if widget["id"] != in.WidgetID {
+			continue
+		}
+		if kind := widget["type"]; kind != "AI" {
+			return content.Errorf(content.Invalid, "widgetId: widget %q has the type %v; allowed: the widgets of the type AI", in.WidgetID, kind)
+		}
+		of, _ := widget["config"].(Object)
+		change := Object{"threadId": in.ThreadID, "checksum": nil}
+		if in.Checksum != "" {
+			change["checksum"] = in.Checksum
+		}
+		widget["config"] = merged(of, change)
+		return nil
+	}
+	return content.Errorf(content.NotFound, "widgetId: the dashboard has no widget %q", clip(in.WidgetID))
+}
+
+// publishConfig publishes a dashboard with another config and the same snapshots.
+func (w *Workspace) publishConfig(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, wb *Workbook, before *Dashboard, config Object) (*Dashboard, error) {
+	if err := managed.Check(ctx, tx, s, managed.Workbook, wb.ID); err != nil {
+		return nil, err
+	}
+	after := *before
+	after.Snapshots = slices.Clone(before.Snapshots)
+	var err error
+	if after.Config, err = encode("config", config); err != nil {
+		return nil, err
+	}
+	if after.Hash, err = hashOf(&after); err != nil || after.Hash == before.Hash {
+		return before, err
+	}
+	return &after, w.storeVersion(ctx, tx, s, by, wb, before, &after)
+}
+
+// setDraftThread sets the chat of the widget in the draft of a workbook, if the draft has the widget.
+func (w *Workspace) setDraftThread(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, wb *Workbook, in WidgetThread) error {
+	text := wb.Draft()
+	if text == nil {
+		return nil
+	}
+	draft, err := Decode([]byte(*text))
+	if err != nil {
+		return fmt.Errorf("draft of workbook %d: %w", wb.ID, err)
+	}
+	if in.set(draft) != nil {
+		return nil
+	}
+	_, err = w.update(ctx, tx, s, by, wb, Change{Draft: draft, HasDraft: true})
+	return err
 }
 
 // restoreReport makes a report what it was in a snapshot.

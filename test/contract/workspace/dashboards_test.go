@@ -115,3 +115,53 @@ func TestInvalidPublicationsAreRejected(t *testing.T) {
 		c.of.call(t, c.of.admin, "POST", other+"/versions/1/restore", nil).Rejected(404)
 	}
 }
+
+// TestChatsOfWidgetsAreSet: the chat of an AI widget is a new version of the published dashboard, which is otherwise what it was.
+func TestChatsOfWidgetsAreSet(t *testing.T) {
+	workbook, report := book(t, "Summarized")
+	path, id := workbooksPath+"/"+workbook, number64(t, workbook)
+	thread := path + "/dashboard/ai-widget-thread"
+	body := map[string]any{"widgetId": "s1", "threadId": "chat-1", "checksum": "abc"}
+	acme.call(t, acme.ada, "POST", thread, body).Rejected(404, "workbook "+workbook, "no published dashboard")
+	config := dashboardOf(t, report, "Summarized")
+	config["widgets"] = append(config["widgets"].([]any), map[string]any{
+		"id": "s1", "type": "AI", "position": map[string]any{"x": 6, "y": 0, "w": 6, "h": 4}, "config": map[string]any{"prompt": "What changed?"},
+	})
+	acme.call(t, acme.ada, "PUT", path+"/dashboard", map[string]any{"dashboardDraft": config}).Is(200)
+	acme.call(t, acme.ada, "POST", path+"/publish", map[string]any{"workbookId": id}).Is(200)
+	acme.call(t, acme.ada, "PUT", reportsPath+"/"+report, map[string]any{"sqlQuery": "SELECT 2"}).Is(200)
+	set := acme.call(t, acme.ada, "POST", thread, body).Is(200)
+	set.Want(map[string]string{
+		"versionNumber": "2", "title": `"Summarized"`, "config.widgets.1.config": `{"checksum":"abc","prompt":"What changed?","threadId":"chat-1"}`,
+		"reportSnapshots.length": "1", "reportSnapshots.0.sqlQuery": `"SELECT 1"`, "reportSnapshots.0.versionNumber": "1",
+	})
+	if again := acme.call(t, acme.ada, "POST", thread, body).Is(200); string(again.Body) != string(set.Body) {
+		t.Errorf("the same request again answers %s, first %s", again.Body, set.Body)
+	}
+	acme.call(t, acme.reader, "GET", path, nil).Is(200).Want(map[string]string{
+		"publishedDashboard.versionNumber": "2", "dashboardDraft.widgets.1.config.threadId": `"chat-1"`, "dashboardDraft.widgets.0.config.reportId": report,
+	})
+	for name, c := range map[string]struct {
+		token  string
+		body   any
+		status int
+		words  []string
+	}{
+		"no body":        {acme.ada, nil, 400, []string{"body"}},
+		"no widget":      {acme.ada, map[string]any{"threadId": "x"}, 400, []string{"widgetId"}},
+		"no chat":        {acme.ada, map[string]any{"widgetId": "s1"}, 400, []string{"threadId"}},
+		"an empty chat":  {acme.ada, map[string]any{"widgetId": "s1", "threadId": ""}, 400, []string{"threadId"}},
+		"unknown widget": {acme.ada, map[string]any{"widgetId": "s2", "threadId": "x"}, 404, []string{"widgetId", "s2"}},
+		"a chart":        {acme.ada, map[string]any{"widgetId": "c1", "threadId": "x"}, 400, []string{"widgetId", "c1", "CHART", "AI"}},
+		"a reader":       {acme.reader, body, 403, []string{"WorkbookEdit"}},
+	} {
+		t.Run(name, func(t *testing.T) { acme.call(t, c.token, "POST", thread, c.body).Rejected(c.status, c.words...) })
+	}
+	for _, c := range []struct {
+		of         *account
+		deployment string
+	}{{acme, "2"}, {globex, "1"}} {
+		c.of.call(t, c.of.admin, "POST", "/api/v1/deployments/"+c.deployment+"/workbooks/"+workbook+"/dashboard/ai-widget-thread", body).Rejected(404)
+	}
+	acme.call(t, acme.reader, "GET", path+"/versions", nil).Is(200).Want(map[string]string{"items.length": "2"})
+}

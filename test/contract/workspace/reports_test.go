@@ -27,7 +27,7 @@ func TestReportsHaveTheDocumentedShapes(t *testing.T) {
 		a.Want(map[string]string{
 			"name": `"Orders"`, "title": `"All orders"`, "type": `"REPORT"`, "publicId": `"Shapes000001"`, "deploymentId": "1", "folderId": in, "workbookId": "null",
 			"folderPath": `[{"id":` + in + `,"name":"Shapes of reports"}]`, "jsonQuery": `"{\"measures\":[\"orders.count\"]}"`, "source": `"EXCEL"`, "version": "1",
-			"meta": `{"kind":"table","later":1}`, "userId": ada, "user.email": `"ada@example.com"`, "refreshedByUser.id": ada,
+			"meta": `{"kind":"table","later":1}`, "userId": ada, "createdBy": ada, "user.email": `"ada@example.com"`, "refreshedBy": ada, "refreshedByUser.id": ada,
 			"pivotItems": `{"columns":[],"displayScale":"thousands","filters":[],"measures":[],"rows":["a"]}`, "canEdit": "true", "canManage": "true",
 			"externalWorkbookPlacements.length": "1", "externalWorkbookPlacements.0.workbookId": `"book"`, "externalWorkbookPlacements.0.sheetName": `"Sheet1"`,
 			"externalWorkbookPlacements.0.anchorCell": `"A1"`, "externalWorkbookPlacements.0.syncStatus": `"UP_TO_DATE"`,

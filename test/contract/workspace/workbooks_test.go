@@ -33,7 +33,7 @@ func TestWorkbooksHaveTheDocumentedShapes(t *testing.T) {
 	for _, a := range []*apiclient.Answer{created, acme.call(t, acme.reader, "GET", path, nil).Is(200)} {
 		a.Want(map[string]string{
 			"name": `"Sales"`, "type": `"WORKBOOK"`, "deploymentId": "1", "folderId": in, "folderPath": `[{"id":` + in + `,"name":"Shapes of workbooks"}]`,
-			"meta.color": `"red"`, "calculatedFields": "{}", "userId": ada, "user.id": ada, "user.email": `"ada@example.com"`, "user.firstName": `"Ada"`,
+			"meta.color": `"red"`, "calculatedFields": "{}", "userId": ada, "createdBy": ada, "user.id": ada, "user.email": `"ada@example.com"`, "user.firstName": `"Ada"`,
 			"dashboardDraft.widgets.0.id": `"w1"`, "meta.dashboardDraft.widgets.0.config": `{"later":1,"markdown":"# Hi"}`, "slug": "null",
 		})
 	}
