@@ -494,7 +494,10 @@ func (m *model) updatedReport(c caller, target *object, in workspace.ReportChang
 		inFolder = 0
 	}
 	if inFolder != target.folder || inWorkbook != target.workbook {
-		if r := m.reportInto(c, in); r != "" {
+		if r := first(
+			func() content.Reason { return m.needs(c, access.Report, target.ID, access.Manage) },
+			func() content.Reason { return m.reportInto(c, in) },
+		); r != "" {
 			return rejected(r)
 		}
 	}

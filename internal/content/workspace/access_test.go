@@ -109,6 +109,16 @@ func testAccess(w *world) {
 	manager.ManagesReports = true
 	contenttest.Rejects(w, w.content.DeleteReport(w.Context(), demo, manager, inner.ID), content.Forbidden, "the level edit is needed; the caller has view")
 	w.grant(access.Report, inner.ID, eve.Owner, access.Edit)
+	own, err := w.content.Create(w.Context(), demo, eve, Change{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	move := ReportChange{WorkbookID: &own.ID}
+	contenttest.Rejects(w, errorOf(w.content.UpdateReport(w.Context(), demo, eve, inner.ID, move)), content.Forbidden, "the level manage is needed; the caller has edit")
+	contenttest.Rejects(w, errorOf(w.content.UpsertReport(w.Context(), demo, eve, inner.PublicID, move)), content.Forbidden, "the level manage")
+	if err := errorOf(w.content.UpdateReport(w.Context(), demo, manager, inner.ID, move)); err != nil {
+		w.Error(err)
+	}
 	if err := w.content.DeleteReport(w.Context(), demo, manager, inner.ID); err != nil {
 		w.Error(err)
 	}

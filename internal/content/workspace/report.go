@@ -173,7 +173,7 @@ func (w *Workspace) UpsertReport(ctx context.Context, s content.Scope, by Caller
 			return err
 		}
 		if before != nil {
-			known, err := reportFor(ctx, tx, s, by, before.ID, access.Edit)
+			known, err := reportFor(ctx, tx, s, by, before.ID, access.View)
 			var rejected *content.Error
 			if errors.As(err, &rejected) && rejected.Reason == content.NotFound {
 				return content.Errorf(content.Conflict, "publicId: %q is the id of a report that the caller does not see", publicID)
@@ -191,10 +191,10 @@ func (w *Workspace) UpsertReport(ctx context.Context, s content.Scope, by Caller
 }
 
 // UpdateReport changes a report. A change to what it already is has no event and no new version. The caller needs the level edit on
-// the report, and on the folder or the workbook that it is put into.
+// the report. To move it, the caller needs what deleting it needs, and edit on the folder or the workbook that it is put into.
 func (w *Workspace) UpdateReport(ctx context.Context, s content.Scope, by Caller, id int64, in ReportChange) (updated *Report, err error) {
 	err = w.change(ctx, s, func(tx *store.Tx) error {
-		before, err := reportFor(ctx, tx, s, by, id, access.Edit)
+		before, err := reportFor(ctx, tx, s, by, id, access.View)
 		if err != nil {
 			return err
 		}
@@ -204,10 +204,18 @@ func (w *Workspace) UpdateReport(ctx context.Context, s content.Scope, by Caller
 	return updated, err
 }
 
-// editReport changes a report that the caller may edit.
+// editReport changes a report that the caller sees. Moving it needs what deleting it needs, because it is lost for those who have
+// inherited their level from where it was, and the caller may own where it goes.
 func (w *Workspace) editReport(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, before *Report, in ReportChange) (*Report, error) {
-	to := *before
-	if applyPlace(&to, in) == nil && (to.FolderID != before.FolderID || to.WorkbookID != before.WorkbookID) {
+	to, needed := *before, access.Edit
+	moves := applyPlace(&to, in) == nil && (to.FolderID != before.FolderID || to.WorkbookID != before.WorkbookID)
+	if moves {
+		needed = by.ToManageReports()
+	}
+	if before.Level < needed {
+		return nil, access.TooLow(by.Access, access.Object{Kind: access.Report, ID: before.ID}, needed, before.Level)
+	}
+	if moves {
 		if err := checkReportDestination(ctx, tx, s, by, in); err != nil {
 			return nil, err
 		}

@@ -62,6 +62,12 @@ var operations = []operation{
 	{name: "update a report", kind: "Report", needs: "Edit", method: "PUT", path: reportsPath + "/{r}", body: `{"title":"t"}`},
 	{name: "delete a report", kind: "Report", needs: "Manage", method: "DELETE", path: reportsPath + "/{r}"},
 
+	{name: "set the chat of a widget", kind: "Workbook", needs: "Edit", method: "POST", path: workbooksPath + "/{w}/dashboard/ai-widget-thread", body: `{"widgetId":"s","threadId":"t"}`},
+	{name: "list the workspace", kind: "Folder", needs: "Read", method: "GET", path: workspacePath + "?folderId={f}"},
+	{name: "move a folder", kind: "Folder", needs: "Manage", method: "POST", path: workspacePath + "/move", body: `{"type":"FOLDER","id":{f},"folderId":null}`},
+	{name: "move a workbook in the workspace", kind: "Workbook", needs: "Manage", method: "POST", path: workspacePath + "/move", body: `{"type":"WORKBOOK","id":{w}}`},
+	{name: "move a report in the workspace", kind: "Report", needs: "Manage", method: "POST", path: workspacePath + "/move", body: `{"type":"REPORT","id":{r}}`},
+	{name: "mark a workbook", kind: "Workbook", needs: "Read", method: "PUT", path: workbooksPath + "/{w}/favorite"},
 	{name: "policies of a folder", kind: "Folder", needs: "Manage", method: "GET", path: policiesPath + "?resourceType=Folder&resourceId={f}"},
 	{name: "policies of a workbook", kind: "Workbook", needs: "Manage", method: "GET", path: policiesPath + "/?resourceType=Workbook&resourceId={w}"},
 	{name: "policies of a report", kind: "Report", needs: "Manage", method: "GET", path: policiesPath + "?resourceType=Report&resourceId={r}"},

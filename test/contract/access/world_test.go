@@ -29,6 +29,7 @@ const (
 	workbooksPath  = deploymentPath + "/workbooks"
 	reportsPath    = deploymentPath + "/reports"
 	policiesPath   = "/api/v1/resource-policies"
+	workspacePath  = deploymentPath + "/workspace"
 )
 
 var (
@@ -156,7 +157,7 @@ func makeThings(t *testing.T) things {
 	x.report = call(t, ada, "POST", reportsPath, object{"folderId": in, "sqlQuery": "SELECT 2"}).Is(200).ID()
 	chart := object{"title": "T", "widgets": []any{object{
 		"id": "c", "type": "CHART", "position": object{"x": 0, "y": 0, "w": 6, "h": 4}, "config": object{"reportId": id64(t, x.inner)},
-	}}}
+	}, object{"id": "s", "type": "AI", "position": object{"x": 6, "y": 0, "w": 6, "h": 4}}}}
 	call(t, ada, "PUT", workbooksPath+"/"+x.workbook+"/dashboard", object{"dashboardDraft": chart}).Is(200)
 	call(t, ada, "POST", workbooksPath+"/"+x.workbook+"/publish", object{"workbookId": book}).Is(200)
 	return x

@@ -34,7 +34,7 @@ func (c *thing) requests() map[string]any {
 	return map[string]any{
 		"createFolder": object{"name": "x", "parentId": c.folder}, "updateFolder": object{"name": "x"},
 		"createWorkbook": object{"folderId": c.folder}, "upsertWorkbookBySlug": object{"folderId": c.folder}, "updateWorkbook": object{"name": "x"},
-		"updateWorkbookDashboard": dashboard, "publishDashboard": object{"workbookId": c.workbook, "config": object{}},
+		"updateWorkbookDashboard": dashboard, "updatePublishedDashboardAiWidgetThread": object{"widgetId": "w", "threadId": "t"}, "publishDashboard": object{"workbookId": c.workbook, "config": object{}},
 		"createReport": object{"workbookId": c.workbook}, "upsertReportByPublicId": object{"workbookId": c.workbook}, "updateReport": object{"name": "x"},
 		"connectReportToWorkbook": placement, "disconnectReportFromWorkbook": placement, "refreshReport": placement,
 		"setUserResourcePolicy": policy, "setGroupResourcePolicy": ofGroup,
