@@ -6,7 +6,8 @@
 // has expired, because its replica was killed, is leased by another replica, which ends it.
 //
 //	chat.go        the model, purge and retention
-//	run.go         runs: begin, append, end, abort, leases
+//	run.go         runs: begin, abort, leases
+//	append.go      the lines of runs, and the ends of runs
 //	read.go        threads, runs and lines
 //	forget.go      the threads of users who are deleted
 //	migrations/    the tables
@@ -42,8 +43,6 @@ const (
 	MaxTitle = 200
 	// MaxLines is the maximum number of lines of a thread.
 	MaxLines = 200_000
-	// insertBatch is the maximum number of lines that one statement inserts.
-	insertBatch = 100
 	// expireBatch is the maximum number of rows that one transaction of Expire deletes.
 	expireBatch = 500
 )

@@ -46,6 +46,9 @@ func TestDatabases(t *testing.T) {
 			"accounts and agents have threads of their own": testTenants,
 			"one of concurrent requests begins the run":     testConcurrent,
 			"many lines at once":                            testManyLines,
+			"long lines":                                    testLongLines,
+			"lines of several runs at once":                 testAppendAll,
+			"aborts are found by the holder":                testAborts,
 			"a call with an unknown outcome is repeated":    testUnknownOutcome,
 			"an abort reaches the holder":                   testAbort,
 			"a run whose replica was killed is taken over":  testTakeOver,
@@ -248,7 +251,7 @@ func testConcurrent(w *world) {
 
 func testManyLines(w *world) {
 	thread, l := w.begin("c1", "1-message")
-	const n = 2*insertBatch + 3
+	const n = 2*rowLines + 3
 	var all [][]byte
 	for i := range n {
 		all = append(all, fmt.Append(nil, i+1))
@@ -263,6 +266,77 @@ func testManyLines(w *world) {
 		if line.Sort != int64(i+1) || string(line.Body) != fmt.Sprint(i+1) {
 			w.Errorf("line %d is %+v", i, line)
 		}
+	}
+}
+
+// testLongLines reads pages that begin and end within a row.
+func testLongLines(w *world) {
+	thread, l := w.begin("c1", "1-message")
+	var all [][]byte
+	for i := range 10 {
+		all = append(all, []byte(fmt.Sprint(i+1)+strings.Repeat("x", i*rowBytes/8)))
+	}
+	w.must(w.threads.Append(w.Context(), l, all...))
+	if n := contenttest.Count(w.T, w.db, "chat_line"); n >= len(all) || n < 2 {
+		w.Errorf("%d lines are %d rows", len(all), n)
+	}
+	for after := range int64(10) {
+		for limit := 1; limit <= 10; limit++ {
+			lines, err := w.threads.Lines(w.Context(), demo.Account.UID, thread.ID, after, limit)
+			w.must(err)
+			if len(lines) != min(limit, 10-int(after)) {
+				w.Fatalf("after %d, %d lines at most: %d", after, limit, len(lines))
+			}
+			for i, line := range lines {
+				if line.Sort != after+int64(i)+1 || string(line.Body) != string(all[line.Sort-1]) {
+					w.Errorf("line %d has the sort %d", after+int64(i)+1, line.Sort)
+				}
+			}
+		}
+	}
+}
+
+// testAppendAll appends to four runs: one is another replica's, and the lines of another are stored already.
+func testAppendAll(w *world) {
+	var batches []*Batch
+	for i := range 4 {
+		_, l := w.begin(fmt.Sprint("c", i), "1-message")
+		batches = append(batches, &Batch{Lease: l, Bodies: bodies("a", "b")})
+	}
+	before := *batches[1].Lease
+	w.must(w.threads.Append(w.Context(), batches[1].Lease, bodies("a", "b")...))
+	*batches[1].Lease = before
+	contenttest.Exec(w.T, w.db, "UPDATE chat_thread SET holder = 'replica-2' WHERE id = $1", batches[2].Lease.Thread)
+	batches[3].Bodies = nil
+	_, err := w.threads.Abort(w.Context(), demo.Account.UID, 7, "c3", "user:ada")
+	w.must(err)
+	w.must(w.threads.AppendAll(w.Context(), batches...))
+	for i, want := range []string{"1:a 2:b", "1:a 2:b", "", ""} {
+		b := batches[i]
+		w.logIs(b.Lease.Thread, 0, want)
+		if lost := errors.Is(b.Err, ErrLost); lost != (i == 2) || lost != (b.Err != nil) || b.Lease.Abort != (i == 3) || b.Lease.LastSort != int64(len(strings.Fields(want))) {
+			w.Errorf("run %d: %v, %+v", i, b.Err, b.Lease)
+		}
+	}
+	w.must(w.threads.AppendAll(w.Context()))
+}
+
+func testAborts(w *world) {
+	_, l := w.begin("c1", "1-message")
+	w.begin("c2", "1-message")
+	if got, err := w.threads.Aborts(w.Context(), "replica-1"); err != nil || len(got) != 0 {
+		w.Errorf("%v, %v", got, err)
+	}
+	_, err := w.threads.Abort(w.Context(), demo.Account.UID, 7, "c1", "user:ada")
+	w.must(err)
+	for holder, want := range map[string]string{"replica-1": fmt.Sprintf("map[a1:[%d]]", l.Run), "replica-2": "map[]"} {
+		if got, err := w.threads.Aborts(w.Context(), holder); err != nil || fmt.Sprint(got) != want {
+			w.Errorf("%s: %v, %v", holder, got, err)
+		}
+	}
+	w.must(w.threads.End(w.Context(), l, Aborted))
+	if got, err := w.threads.Aborts(w.Context(), "replica-1"); err != nil || len(got) != 0 {
+		w.Errorf("%v, %v", got, err)
 	}
 }
 
@@ -370,7 +444,8 @@ func testDelete(w *world) {
 
 func testExpire(w *world) {
 	old, l := w.begin("old", "1-message")
-	w.must(w.threads.End(w.Context(), l, Done, bodies("a", "b")...))
+	w.must(w.threads.Append(w.Context(), l, bodies("a")...))
+	w.must(w.threads.End(w.Context(), l, Done, bodies("b")...))
 	_, running := w.begin("running", "1-message")
 	w.must(w.threads.Append(w.Context(), running, bodies("c")...))
 	w.clock = w.clock.Add(time.Hour)
@@ -391,7 +466,9 @@ func testPurge(w *world) {
 	for _, account := range []string{"a1", "a2"} {
 		_, _, l, err := w.threads.Begin(w.Context(), scope(account), message("c1", "1-message"), "replica-1")
 		w.must(err)
-		w.must(w.threads.Append(w.Context(), l, bodies("a", "b", "c")...))
+		for _, text := range []string{"a", "b", "c"} {
+			w.must(w.threads.Append(w.Context(), l, bodies(text)...))
+		}
 	}
 	for more, calls := true, 0; more; calls++ {
 		w.must(w.db.Tx(w.Context(), func(tx *store.Tx) (err error) {

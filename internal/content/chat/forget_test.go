@@ -10,7 +10,9 @@ import (
 // testDeletedUser deletes the threads of a user in small batches; one has a run in progress.
 func testDeletedUser(w *world) {
 	_, lease := w.begin("c1", "m1")
-	w.must(w.threads.Append(w.Context(), lease, bodies("one", "two", "three")...))
+	for _, text := range []string{"one", "two", "three"} {
+		w.must(w.threads.Append(w.Context(), lease, bodies(text)...))
+	}
 	other := message("c2", "m1")
 	other.Owner = "user:bob"
 	_, _, kept, err := w.threads.Begin(w.Context(), demo, other, "replica-1")

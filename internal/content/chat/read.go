@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -112,11 +113,15 @@ func (t *Threads) Lines(ctx context.Context, accountUID string, thread, after in
 		}
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
-			var l Line
-			if err := rows.Scan(&l.Sort, &l.Body); err != nil {
+			var last int64
+			var row []byte
+			if err := rows.Scan(&last, &row); err != nil {
 				return err
 			}
-			lines = append(lines, l)
+			if lines = appendRow(lines, last, row, after); len(lines) >= limit {
+				lines = lines[:limit]
+				return nil
+			}
 		}
 		return rows.Err()
 	})
@@ -124,4 +129,16 @@ func (t *Threads) Lines(ctx context.Context, accountUID string, thread, after in
 		return nil, fmt.Errorf("read a chat: %w", err)
 	}
 	return lines, nil
+}
+
+// appendRow appends the lines of a row after a sort. last is the sort of the last one.
+func appendRow(lines []Line, last int64, row []byte, after int64) []Line {
+	sort := last - int64(bytes.Count(row, []byte("\n")))
+	for body := range bytes.SplitSeq(row, []byte("\n")) {
+		if sort > after {
+			lines = append(lines, Line{sort, body})
+		}
+		sort++
+	}
+	return lines
 }

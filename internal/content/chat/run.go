@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
@@ -38,6 +39,8 @@ type RunLease struct {
 	Abort bool
 
 	deploymentUID, holder string
+	// until is when the lease expires.
+	until time.Time
 }
 
 // Begin begins a run for a message, in its thread, which is created if there is none. If there is a run for the message already,
@@ -124,111 +127,14 @@ func (t *Threads) insertRun(ctx context.Context, tx *store.Tx, a store.Account, 
 		return nil, nil, err
 	}
 	thread.RunID, thread.UpdatedAt = id, now
-	return &Run{ID: id, MessageID: m.ID, State: Running, After: thread.LastSort, CreatedAt: now}, leaseOf(a, thread, holder), nil
+	return &Run{ID: id, MessageID: m.ID, State: Running, After: thread.LastSort, CreatedAt: now}, leaseOf(a, thread, holder, now), nil
 }
 
-func leaseOf(a store.Account, thread *Thread, holder string) *RunLease {
+func leaseOf(a store.Account, thread *Thread, holder string, now time.Time) *RunLease {
 	return &RunLease{
 		Account: a, Thread: thread.ID, Run: thread.RunID, Agent: thread.Agent, ChatID: thread.ChatID, Owner: thread.Owner, LastSort: thread.LastSort,
-		deploymentUID: thread.deploymentUID, holder: holder,
+		deploymentUID: thread.deploymentUID, holder: holder, until: now.Add(Lease),
 	}
-}
-
-// Append adds lines to a run and renews its lease. The sort of the first one is l.LastSort+1. It does not wait for the disk: if the
-// database server fails, lines may be lost, and the run with them. Append may be called again with the same lines after an error
-// other than ErrLost.
-func (t *Threads) Append(ctx context.Context, l *RunLease, bodies ...[]byte) error {
-	return t.append(ctx, l, t.DB.TxAsync, bodies, "")
-}
-
-// End adds the last lines of a run, whose state must not be Running, and ends it. It may be called again as Append may.
-func (t *Threads) End(ctx context.Context, l *RunLease, state State, bodies ...[]byte) error {
-	return t.append(ctx, l, t.DB.Tx, bodies, state)
-}
-
-func (t *Threads) append(ctx context.Context, l *RunLease, transact func(context.Context, func(*store.Tx) error) error, bodies [][]byte, end State) error {
-	var lost, abort bool
-	last := l.LastSort + int64(len(bodies))
-	err := transact(ctx, func(tx *store.Tx) (err error) {
-		now := t.now()
-		const update = `UPDATE chat_thread SET last_sort = $6, lease_until = $7, updated_at = $8
-			WHERE account_uid = $1 AND id = $2 AND run_id = $3 AND holder = $4 AND last_sort = $5 RETURNING abort`
-		err = tx.QueryRowContext(ctx, update, l.Account.UID, l.Thread, l.Run, l.holder, l.LastSort, last, now.Add(Lease).UnixMicro(), now.UnixMicro()).Scan(&abort)
-		if lost = errors.Is(err, sql.ErrNoRows); lost {
-			lost, err = l.isLost(ctx, tx, last, end)
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		for first := 0; first < len(bodies); first += insertBatch {
-			if err := insertLines(ctx, tx, l, int64(first), bodies[first:min(first+insertBatch, len(bodies))]); err != nil {
-				return err
-			}
-		}
-		if end == "" {
-			return nil
-		}
-		return l.end(ctx, tx, end, last, now.UnixMicro())
-	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("append to a chat: %w", err)
-	case lost:
-		return ErrLost
-	}
-	l.LastSort, l.Abort = last, abort
-	return nil
-}
-
-func (l *RunLease) end(ctx context.Context, tx *store.Tx, state State, last, now int64) error {
-	const endRun = `UPDATE chat_run SET state = $4, last_sort = $5, ended_at = $6 WHERE account_uid = $1 AND thread_id = $2 AND id = $3`
-	if _, err := tx.ExecContext(ctx, endRun, l.Account.UID, l.Thread, l.Run, string(state), last, now); err != nil {
-		return err
-	}
-	const endLease = `UPDATE chat_thread SET run_id = 0, holder = '', lease_until = 0, abort = 0 WHERE account_uid = $1 AND id = $2`
-	_, err := tx.ExecContext(ctx, endLease, l.Account.UID, l.Thread)
-	return err
-}
-
-// isLost reports whether lines were not stored because another replica has the run. Otherwise an earlier call, whose outcome was
-// unknown, has stored them.
-func (l *RunLease) isLost(ctx context.Context, tx *store.Tx, last int64, end State) (bool, error) {
-	if end != "" {
-		var state string
-		var sort int64
-		const query = "SELECT state, last_sort FROM chat_run WHERE account_uid = $1 AND thread_id = $2 AND id = $3"
-		err := tx.QueryRowContext(ctx, query, l.Account.UID, l.Thread, l.Run).Scan(&state, &sort)
-		if errors.Is(err, sql.ErrNoRows) {
-			return true, nil
-		}
-		return State(state) != end || sort != last, err
-	}
-	var run, sort int64
-	var holder string
-	const query = "SELECT run_id, holder, last_sort FROM chat_thread WHERE account_uid = $1 AND id = $2"
-	err := tx.QueryRowContext(ctx, query, l.Account.UID, l.Thread).Scan(&run, &holder, &sort)
-	if errors.Is(err, sql.ErrNoRows) {
-		return true, nil
-	}
-	return run != l.Run || holder != l.holder || sort != last, err
-}
-
-// insertLines inserts lines, the first of which is at an offset after the last one that is stored.
-func insertLines(ctx context.Context, tx *store.Tx, l *RunLease, offset int64, bodies [][]byte) error {
-	var statement strings.Builder
-	statement.WriteString("INSERT INTO chat_line (account_uid, deployment_uid, thread_id, sort, body) VALUES ")
-	args := []any{l.Account.UID, l.deploymentUID, l.Thread}
-	for i, body := range bodies {
-		if i > 0 {
-			statement.WriteString(", ")
-		}
-		n := strconv.Itoa(len(args) + 1)
-		statement.WriteString("($1, $2, $3, $" + n + ", $" + strconv.Itoa(len(args)+2) + ")")
-		args = append(args, l.LastSort+1+offset+int64(i), string(body))
-	}
-	_, err := tx.ExecContext(ctx, statement.String(), args...)
-	return err
 }
 
 // findOwned returns a thread of an owner, or the reason for which there is none: ErrUnknown or ErrForeign.
@@ -264,6 +170,31 @@ func (t *Threads) Abort(ctx context.Context, accountUID string, agent int64, cha
 		return false, fmt.Errorf("abort a run: %w", err)
 	}
 	return active, rejected
+}
+
+// Aborts returns the runs of a holder whose end was requested, by the UIDs of their accounts.
+func (t *Threads) Aborts(ctx context.Context, holder string) (runs map[string][]int64, err error) {
+	err = t.DB.Read(ctx, func(q store.Querier) error {
+		runs = map[string][]int64{}
+		rows, err := q.QueryContext(ctx, "SELECT account_uid, run_id FROM chat_thread WHERE holder = $1 AND abort = 1", holder)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var account string
+			var run int64
+			if err := rows.Scan(&account, &run); err != nil {
+				return err
+			}
+			runs[account] = append(runs[account], run)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find aborts of runs: %w", err)
+	}
+	return runs, nil
 }
 
 // TakeOver leases runs whose leases have expired, of all accounts: their replicas were killed. The caller ends them.
@@ -313,7 +244,7 @@ func (t *Threads) takeOver(ctx context.Context, a store.Account, thread int64, h
 			return nil
 		}
 		if err == nil {
-			l = leaseOf(a, found, holder)
+			l = leaseOf(a, found, holder, now)
 		}
 		return err
 	})
