@@ -9,6 +9,7 @@
 //	request.go   checks of a request that its schema does not express
 //	run.go       runs: begin, abort, how they end
 //	live.go      a run that this replica works on: lines in memory, and to the store
+//	keep.go      lines of all runs of this replica are stored
 //	expired.go   runs of replicas that were killed are ended
 //	follow.go    reads the lines of a run, wherever it runs
 //	history.go   messages of a thread
@@ -142,6 +143,8 @@ type runs struct {
 	mu     sync.Mutex
 	all    map[runKey]*live
 	isOpen bool
+	// kept is true while a goroutine stores the lines of runs.
+	kept bool
 	// working waits for the runs.
 	working sync.WaitGroup
 }
@@ -170,15 +173,28 @@ func (r *runs) admits() bool {
 	return r.isOpen
 }
 
-// add adds a run. It returns false if the server stops.
-func (r *runs) add(account string, l *live) bool {
+// add adds a run. added is false if the server stops, and first is true if nothing stores the lines of runs yet.
+func (r *runs) add(account string, l *live) (added, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.isOpen {
-		r.working.Add(1)
-		r.all[runKey{account, l.lease.Run}] = l
+	if !r.isOpen {
+		return false, false
 	}
-	return r.isOpen
+	r.working.Add(1)
+	r.all[runKey{account, l.lease.Run}] = l
+	first, r.kept = !r.kept, true
+	return true, first
+}
+
+// list returns the runs. ended is true if there are none: then nothing stores their lines.
+func (r *runs) list() (all []*live, ended bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept = len(r.all) > 0
+	for _, l := range r.all {
+		all = append(all, l)
+	}
+	return all, !r.kept
 }
 
 func (r *runs) remove(account string, l *live) {

@@ -18,25 +18,22 @@ const (
 	// lineInterval is the minimum time between two lines with text of the same message: a model that is faster has several pieces
 	// in a line.
 	lineInterval = 10 * time.Millisecond
-	// maxDelta is the maximum length of the text of such a line in bytes.
-	maxDelta = 8 << 10
 	// storeInterval is the time between two writes of lines with text, which readers on this replica have before they are stored.
 	// All other lines are stored first.
 	storeInterval = 500 * time.Millisecond
-	// renewInterval is the time between two writes of a run without lines. The lease lasts chat.Lease, and an abort that another
-	// replica has received is seen after at most this time.
-	renewInterval = 2 * time.Second
+	// renewInterval is the time between two writes of a run without lines. The lease lasts chat.Lease.
+	renewInterval = 5 * time.Second
 	// storeTimeout is how long a write is repeated that fails; the lease is longer.
 	storeTimeout = 20 * time.Second
 	// maxUnstored is the number of lines that may wait to be stored.
 	maxUnstored = 500
 	// maxKept is how many bytes of stored lines are kept in memory for readers that are a little behind.
-	maxKept = 32 << 10
+	maxKept = 8 << 10
 )
 
 // log is what a run needs of chat.Threads.
 type log interface {
-	Append(ctx context.Context, l *chat.RunLease, bodies ...[]byte) error
+	AppendAll(ctx context.Context, batches ...*chat.Batch) error
 	End(ctx context.Context, l *chat.RunLease, state chat.State, bodies ...[]byte) error
 }
 
@@ -47,9 +44,11 @@ type live struct {
 	// cancel ends the run with a cause.
 	cancel context.CancelCauseFunc
 
-	// storing guards lease, and the order of writes.
+	// storing guards what follows, and the order of writes.
 	storing sync.Mutex
 	lease   *chat.RunLease
+	// written is when the last write began, and failing when writes in the background began to fail; zero if the last one has not.
+	written, failing time.Time
 
 	mu sync.Mutex
 	// tail has the lines after base. Those through stored are in the store, and readers have those through shown.
@@ -69,7 +68,7 @@ type live struct {
 func newLive(l log, clk clock.WithTickerAndDelayedExecution, lease *chat.RunLease, cancel context.CancelCauseFunc) *live {
 	return &live{
 		log: l, clock: clk, cancel: cancel, lease: lease, changed: make(chan struct{}),
-		base: lease.LastSort, stored: lease.LastSort, shown: lease.LastSort,
+		base: lease.LastSort, stored: lease.LastSort, shown: lease.LastSort, written: clk.Now(),
 	}
 }
 
@@ -125,7 +124,7 @@ func (l *live) add(line *stream.Line) error {
 
 // joins reports whether the text of a line can be appended to that of another one.
 func joins(to, line *stream.Line) bool {
-	return to.ID == line.ID && to.Content != nil && line.Content != nil && len(*to.Content)+len(*line.Content)+len(to.Thinking)+len(line.Thinking) <= maxDelta
+	return to.ID == line.ID && to.Content != nil && line.Content != nil && len(*to.Content)+len(*line.Content)+len(to.Thinking)+len(line.Thinking) <= stream.MaxDelta
 }
 
 // emitLater emits the text that waits when a timer fires.
@@ -181,7 +180,13 @@ func (l *live) unstored() int64 {
 
 // store writes the lines that are not stored.
 func (l *live) store(ctx context.Context) error {
-	return l.write(ctx, func(ctx context.Context, batch [][]byte) error { return l.log.Append(ctx, l.lease, batch...) })
+	return l.write(ctx, func(ctx context.Context, batch [][]byte) error {
+		b := &chat.Batch{Lease: l.lease, Bodies: batch}
+		if err := l.log.AppendAll(ctx, b); err != nil {
+			return err
+		}
+		return b.Err
+	})
 }
 
 // finish adds the last lines of the run and ends it. The run is another replica's if it returns an error, or will be.
@@ -208,10 +213,7 @@ func (l *live) finish(ctx context.Context, state chat.State, last ...stream.Line
 func (l *live) write(ctx context.Context, do func(ctx context.Context, batch [][]byte) error) error {
 	l.storing.Lock()
 	defer l.storing.Unlock()
-	l.mu.Lock()
-	batch := l.tail[l.stored-l.base:]
-	batch = batch[:len(batch):len(batch)]
-	l.mu.Unlock()
+	batch := l.waiting()
 	// What was said before the end of a run is stored after it.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer stop()
@@ -219,6 +221,22 @@ func (l *live) write(ctx context.Context, do func(ctx context.Context, batch [][
 		l.cancel(err)
 		return err
 	}
+	l.wrote(batch)
+	return nil
+}
+
+// waiting returns the lines that are not stored, which are now written. The caller holds storing.
+func (l *live) waiting() [][]byte {
+	l.written = l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	batch := l.tail[l.stored-l.base:]
+	return batch[:len(batch):len(batch)]
+}
+
+// wrote notes that lines are stored. The caller holds storing.
+func (l *live) wrote(batch [][]byte) {
+	l.failing = time.Time{}
 	if l.lease.Abort {
 		l.cancel(agent.ErrAborted)
 	}
@@ -226,16 +244,16 @@ func (l *live) write(ctx context.Context, do func(ctx context.Context, batch [][
 	defer l.mu.Unlock()
 	l.stored += int64(len(batch))
 	l.trim(batch)
-	l.show(l.stored)
-	return nil
+	if len(batch) > 0 {
+		l.show(l.stored)
+	}
 }
 
 // retry calls do until it succeeds, or waiting cannot help.
 func (l *live) retry(ctx context.Context, do func() error) error {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		err := do()
-		var rejected *content.Error
-		if err == nil || errors.As(err, &rejected) || errors.Is(err, chat.ErrLost) || ctx.Err() != nil {
+		if err == nil || final(err) || ctx.Err() != nil {
 			return err
 		}
 		timer := l.clock.NewTimer(pause)
@@ -246,6 +264,12 @@ func (l *live) retry(ctx context.Context, do func() error) error {
 		case <-timer.C():
 		}
 	}
+}
+
+// final reports whether a write that has failed is not tried again.
+func final(err error) bool {
+	var rejected *content.Error
+	return errors.As(err, &rejected) || errors.Is(err, chat.ErrLost)
 }
 
 // trim forgets stored lines when they are many. The caller holds mu.
@@ -260,27 +284,6 @@ func (l *live) trim(batch [][]byte) {
 	if n > 0 {
 		l.tail = append([][]byte(nil), l.tail[n:]...)
 		l.base += int64(n)
-	}
-}
-
-// keep stores lines with text, and renews the lease, until the context ends.
-func (l *live) keep(ctx context.Context) {
-	ticker := l.clock.NewTicker(storeInterval)
-	defer ticker.Stop()
-	renewed := l.clock.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
-		if l.unstored() == 0 && l.clock.Since(renewed) < renewInterval {
-			continue
-		}
-		renewed = l.clock.Now()
-		if l.store(ctx) != nil {
-			return // it has ended the run
-		}
 	}
 }
 

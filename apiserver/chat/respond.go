@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/utils/clock"
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/apiserver/auth"
@@ -28,6 +29,8 @@ type reader struct {
 	control *http.ResponseController
 	// deadline is that of writes, and alive when the credential was checked last.
 	deadline, alive time.Time
+	// quiet ends keepAlive after the last line.
+	quiet clock.Timer
 	// failed is true after an error line.
 	failed bool
 }
@@ -41,7 +44,11 @@ func (a *Answer) Serve(ctx context.Context, w http.ResponseWriter) {
 	_ = r.control.SetReadDeadline(time.Time{}) // not supported by recorders of tests
 	r.extend()
 	r.out = stream.NewWriter(w)
-	if err := r.serve(ctx); err != nil && ctx.Err() == nil {
+	err := r.serve(ctx)
+	if r.quiet != nil {
+		r.quiet.Stop()
+	}
+	if err != nil && ctx.Err() == nil {
 		if !errors.Is(err, errWrite) {
 			crlog.FromContext(ctx).Error(err, "A stream of a chat has ended early")
 		}
@@ -156,15 +163,17 @@ func (r *reader) begin(ctx context.Context) (*cursor, error) {
 // wait waits for further lines, and keeps the connection alive.
 func (r *reader) wait(ctx context.Context, more <-chan struct{}) error {
 	for {
-		timer := r.service.Clock.NewTimer(keepAlive)
+		if r.quiet == nil {
+			r.quiet = r.service.Clock.NewTimer(keepAlive)
+		} else {
+			r.quiet.Reset(keepAlive)
+		}
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return ctx.Err()
 		case <-more:
-			timer.Stop()
 			return r.check(ctx)
-		case <-timer.C():
+		case <-r.quiet.C():
 		}
 		r.extend()
 		if err := r.out.KeepAlive(); err != nil {

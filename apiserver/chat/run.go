@@ -141,7 +141,10 @@ func (s *Service) begin(ctx context.Context, scope content.Scope, m Message, rel
 		return &Answer{service: s, account: scope.Account.UID, thread: thread, run: run}, problem(err)
 	}
 	l := newLive(s.Threads, s.Clock, lease, cancel)
-	if !s.runs.add(scope.Account.UID, l) {
+	switch added, first := s.runs.add(scope.Account.UID, l); {
+	case first:
+		go s.keep()
+	case !added:
 		cancel(errStopping)
 		return nil, errors.Join(errUnavailable, l.finish(ctx, chat.Failed, stream.Error(errStopping.Error())))
 	}
@@ -162,9 +165,6 @@ func (s *Service) answer(ctx context.Context, l *live, prepared *agent.Run, m Me
 	defer l.cancel(context.Canceled)
 	s.metrics.running.Inc()
 	defer s.metrics.running.Dec()
-	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
-	go l.keep(keeping)
 	summary, err := s.work(ctx, l, prepared, m, run)
 	state, last := outcome(ctx, err)
 	if ended := l.finish(ctx, state, last...); ended != nil {

@@ -449,14 +449,14 @@ func TestTooLongConversation(t *testing.T) {
 }
 
 func TestLongTextIsManyLines(t *testing.T) {
-	text := strings.Repeat("ü", maxDelta)
+	text := strings.Repeat("ü", stream.MaxDelta)
 	w := newWorld(t, says(text))
 	if _, err := w.answer(); err != nil {
 		t.Fatal(err)
 	}
 	joined := ""
 	for _, l := range w.lines[:len(w.lines)-1] {
-		if len(*l.Content) > maxDelta || !l.Delta() {
+		if len(*l.Content) > stream.MaxDelta || !l.Delta() {
 			t.Errorf("a delta has %d bytes", len(*l.Content))
 		}
 		joined += *l.Content

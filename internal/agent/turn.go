@@ -15,8 +15,6 @@ const (
 	maxText = 128 << 10
 	// maxThinking is the maximum length of the thinking that is shown, in bytes.
 	maxThinking = 32 << 10
-	// maxDelta is the maximum length of the text of a delta in bytes.
-	maxDelta = 8 << 10
 )
 
 // turn asks the model once. It retries with a shorter conversation if this one is too long for the model.
@@ -43,9 +41,15 @@ func (s *state) turn(ctx context.Context) (*model.Message, error) {
 
 // message is a message of the assistant that is being received.
 type message struct {
-	id             string
-	text, thinking strings.Builder
+	id string
+	// reply has the text, of which a number of bytes is shown.
+	reply    *model.Reply
+	shown    int
+	thinking strings.Builder
 }
+
+// text returns what is shown.
+func (m *message) text() string { return m.reply.Message.Text[:m.shown] }
 
 // ask sends a conversation, and streams the text of the reply. With an error it returns a reply if a part of it was streamed.
 func (s *state) ask(ctx context.Context, messages []model.Message) (*model.Message, error) {
@@ -55,7 +59,8 @@ func (s *state) ask(ctx context.Context, messages []model.Message) (*model.Messa
 	for i := range s.Tools {
 		in.Tools = append(in.Tools, s.Tools[i].Tool)
 	}
-	m, reply := &message{}, &model.Reply{}
+	reply := &model.Reply{}
+	m := &message{reply: reply}
 	for e, err := range s.Model.Stream(ctx, in) {
 		if err == nil {
 			reply.Add(e)
@@ -74,9 +79,10 @@ func (s *state) show(ctx context.Context, m *message, e model.Event) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	if e.Thinking != "" && s.ShowThinking && m.thinking.Len() < maxThinking {
+	for text := e.Thinking; text != "" && s.ShowThinking && m.thinking.Len() < maxThinking; {
 		m.begin(s.NewID)
-		part := head(e.Thinking, maxThinking-m.thinking.Len())
+		part := head(text, min(stream.MaxDelta, maxThinking-m.thinking.Len()))
+		text = text[len(part):]
 		m.thinking.WriteString(part)
 		if err := s.append(ctx, stream.Thinking(m.id, part, stream.PathFinal)); err != nil {
 			return err
@@ -84,12 +90,12 @@ func (s *state) show(ctx context.Context, m *message, e model.Event) error {
 	}
 	for text := e.Text; text != ""; {
 		m.begin(s.NewID)
-		part := head(text, maxDelta)
+		part := head(text, stream.MaxDelta)
 		text = text[len(part):]
-		if m.text.Len()+len(part) > maxText {
+		if m.shown+len(part) > maxText {
 			return limitReached("%d bytes of an answer", maxText)
 		}
-		m.text.WriteString(part)
+		m.shown += len(part)
 		if err := s.append(ctx, stream.Delta(m.id, part, stream.PathFinal)); err != nil {
 			return err
 		}
@@ -121,7 +127,7 @@ func (s *state) end(ctx context.Context, m *message, path string) error {
 	if m.id == "" {
 		return nil
 	}
-	l := stream.Whole(m.id, m.text.String(), path)
+	l := stream.Whole(m.id, m.text(), path)
 	l.Thinking = m.thinking.String()
 	return s.append(ctx, l)
 }
@@ -152,7 +158,7 @@ func (s *state) received(ctx context.Context, m *message, reply *model.Reply) (*
 	if err := s.end(ctx, m, path); err != nil {
 		return &reply.Message, err
 	}
-	switch empty := m.text.Len() == 0; {
+	switch empty := m.shown == 0; {
 	case reply.Stop == "":
 		return &reply.Message, &model.Error{Kind: model.Malformed, Message: "the answer of the model has no end"}
 	case reply.Stop == model.StopLength && (empty || len(reply.Message.Calls) > 0):

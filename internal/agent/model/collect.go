@@ -1,24 +1,35 @@
 package model
 
-import "iter"
+import (
+	"iter"
+	"strings"
+)
 
-// Reply is what the events of an answer amount to.
+// Reply is what the events of an answer amount to. It must not be copied after the first Add.
 type Reply struct {
 	Message Message
 	Usage   Usage
 	Stop    Stop
+
+	// text has the bytes of Message.Text, and thinking those of the last thought: they are not copied with each event.
+	text, thinking strings.Builder
 }
 
 // Add adds an event.
 func (r *Reply) Add(e Event) {
 	m := &r.Message
 	m.Role = Assistant
-	m.Text += e.Text
+	if e.Text != "" {
+		r.text.WriteString(e.Text)
+		m.Text = r.text.String()
+	}
 	if e.Thinking != "" {
 		if n := len(m.Thinking); n == 0 || m.Thinking[n-1].Signature != "" {
 			m.Thinking = append(m.Thinking, Thought{})
+			r.thinking = strings.Builder{}
 		}
-		m.Thinking[len(m.Thinking)-1].Text += e.Thinking
+		r.thinking.WriteString(e.Thinking)
+		m.Thinking[len(m.Thinking)-1].Text = r.thinking.String()
 	}
 	if e.Signature != "" {
 		if n := len(m.Thinking); n == 0 || m.Thinking[n-1].Signature != "" { // providers may withhold the text

@@ -17,6 +17,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"sync"
 )
 
 // The ids of the first and of the last line of a response. Clients do not show them.
@@ -43,6 +44,10 @@ const (
 
 // MaxLine is the maximum length of a line in bytes, without the line break.
 const MaxLine = 1 << 20
+
+// MaxDelta is the maximum length of the text of a delta in bytes. Some clients parse each chunk of a response by itself, and
+// net/http writes up to 4 KiB at once: also with escapes, such a line is shorter.
+const MaxDelta = 600
 
 // Line is a line of a stream. Fields that are nil or empty are absent, except where the kind of the line needs them.
 type Line struct {
@@ -177,23 +182,46 @@ func (l *Line) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// encoder encodes lines.
+type encoder struct {
+	out  bytes.Buffer
+	json *json.Encoder
+}
+
+// encoders are encoders for reuse, with buffers of at most keptBuffer bytes.
+var encoders = sync.Pool{New: func() any {
+	e := &encoder{}
+	e.json = json.NewEncoder(&e.out)
+	e.json.SetEscapeHTML(false)
+	return e
+}}
+
+const keptBuffer = 16 << 10
+
 // Encode returns a line without its line break. It contains none. The error names the id of a line that is longer than MaxLine.
 func (l *Line) Encode() ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
+	e, ok := encoders.Get().(*encoder)
+	if !ok {
+		panic("the pool has other values") // it has none
+	}
+	defer func() {
+		if e.out.Cap() <= keptBuffer {
+			e.out.Reset()
+			encoders.Put(e)
+		}
+	}()
 	var err error
 	if l.Error != "" {
-		err = encoder.Encode(failure{l.Error})
+		err = e.json.Encode(failure{l.Error})
 	} else {
-		err = encoder.Encode((*fields)(l))
+		err = e.json.Encode((*fields)(l))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("line %q: %w", l.ID, err)
 	}
-	line := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	line := bytes.TrimSuffix(e.out.Bytes(), []byte("\n"))
 	if len(line) > MaxLine {
 		return nil, fmt.Errorf("line %q has %d bytes; allowed: %d", l.ID, len(line), MaxLine)
 	}
-	return line, nil
+	return bytes.Clone(line), nil
 }

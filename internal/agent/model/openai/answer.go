@@ -1,11 +1,8 @@
 package openai
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-
-	client "github.com/openai/openai-go/v3"
 
 	"github.com/quoin-dev/quoin/internal/agent/model"
 	"github.com/quoin-dev/quoin/internal/agent/model/transport"
@@ -44,12 +41,12 @@ func (a *answer) send(e model.Event) error {
 }
 
 // add adds a chunk. The last one may have the usage only.
-func (a *answer) add(chunk *client.ChatCompletionChunk) error {
-	if u := chunk.Usage; u.PromptTokens > 0 || u.CompletionTokens > 0 {
+func (a *answer) add(next *chunk) error {
+	if u := next.Usage; u.PromptTokens > 0 || u.CompletionTokens > 0 {
 		a.usage = &model.Usage{Input: u.PromptTokens, CachedInput: u.PromptTokensDetails.CachedTokens, Output: u.CompletionTokens}
 	}
-	for i := range chunk.Choices {
-		c := &chunk.Choices[i]
+	for i := range next.Choices {
+		c := &next.Choices[i]
 		if c.Index != 0 {
 			continue
 		}
@@ -63,8 +60,8 @@ func (a *answer) add(chunk *client.ChatCompletionChunk) error {
 	return nil
 }
 
-func (a *answer) delta(d *client.ChatCompletionChunkChoiceDelta) error {
-	if text := thinking(d); text != "" {
+func (a *answer) delta(d *delta) error {
+	if text := d.thinking(); text != "" {
 		if err := a.send(model.Event{Thinking: text}); err != nil {
 			return err
 		}
@@ -83,19 +80,8 @@ func (a *answer) delta(d *client.ChatCompletionChunkChoiceDelta) error {
 	return nil
 }
 
-// thinking returns the thinking of a chunk, for which servers use two names.
-func thinking(d *client.ChatCompletionChunkChoiceDelta) string {
-	for _, name := range []string{"reasoning_content", "reasoning"} {
-		text := ""
-		if f, ok := d.JSON.ExtraFields[name]; ok && json.Unmarshal([]byte(f.Raw()), &text) == nil && text != "" {
-			return text
-		}
-	}
-	return ""
-}
-
 // piece adds a piece of a tool call. The index identifies it; some servers send whole calls that all have the index 0.
-func (a *answer) piece(p *client.ChatCompletionChunkChoiceDeltaToolCall) error {
+func (a *answer) piece(p *callPiece) error {
 	at := -1
 	for i := range a.calls {
 		if a.calls[i].index == p.Index {

@@ -4,6 +4,7 @@
 //	openai.go    a request and its stream
 //	request.go   the parameters of a request
 //	answer.go    chunks of an answer as events
+//	chunk.go     what is read of a chunk
 //
 // Source: https://platform.openai.com/docs/api-reference/chat-streaming.
 package openai
@@ -48,13 +49,14 @@ func (m *Model) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.E
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		service := client.NewChatCompletionService(m.options()...)
-		chunks := service.NewStreaming(ctx, *params)
+		var response *http.Response
+		err = (&client.Client{Options: m.options()}).Post(ctx, "chat/completions", params, &response, option.WithJSONSet("stream", true))
+		chunks := ssestream.NewStream[chunk](ssestream.NewDecoder(response), err)
 		defer chunks.Close()
 		a := &answer{yield: yield}
 		for chunks.Next() {
-			chunk := chunks.Current()
-			if err := a.add(&chunk); err != nil {
+			c := chunks.Current()
+			if err := a.add(&c); err != nil {
 				if !a.stopped {
 					yield(model.Event{}, err)
 				}

@@ -121,7 +121,7 @@ func TestAnswer(t *testing.T) {
 		if protocol == Anthropic {
 			want.Message.Thinking = []model.Thought{{Text: "Count them.", Signature: "c2ln"}, {Signature: "redacted:ZW5j"}}
 		}
-		if diff := cmp.Diff(want, reply); diff != "" {
+		if diff := cmp.Diff(want, reply, cmpopts.IgnoreUnexported(model.Reply{})); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -138,7 +138,7 @@ func TestToolCallsInPieces(t *testing.T) {
 			}},
 			Usage: model.Usage{Input: 30, Output: 7}, Stop: model.StopTools,
 		}
-		if diff := cmp.Diff(want, reply); err != nil || diff != "" {
+		if diff := cmp.Diff(want, reply, cmpopts.IgnoreUnexported(model.Reply{})); err != nil || diff != "" {
 			t.Error(err, diff)
 		}
 	})
