@@ -17,6 +17,7 @@ import (
 
 	client "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"github.com/quoin-dev/quoin/internal/agent/model"
 	"github.com/quoin-dev/quoin/internal/agent/model/transport"
@@ -41,15 +42,13 @@ type Model struct {
 // Stream implements model.Model.
 func (m *Model) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		params, err := m.params(in)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		events, err := m.open(ctx, in)
 		if err != nil {
 			yield(model.Event{}, err)
 			return
 		}
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		service := client.NewMessageService(m.options()...)
-		events := service.NewStreaming(ctx, *params)
 		defer events.Close()
 		a := &answer{yield: yield}
 		for !a.ended && events.Next() {
@@ -69,6 +68,17 @@ func (m *Model) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.E
 			yield(model.Event{}, err)
 		}
 	}
+}
+
+// open sends a request. The error is one of the request; those of the server are in the stream. It is a function of its own because
+// the parameters are large, and a stack with them would be kept while the answer is received.
+func (m *Model) open(ctx context.Context, in *model.Request) (*ssestream.Stream[client.MessageStreamEventUnion], error) {
+	params, err := m.params(in)
+	if err != nil {
+		return nil, err
+	}
+	service := client.NewMessageService(m.options()...)
+	return service.NewStreaming(ctx, *params), nil
 }
 
 // options returns all options of the client: none of them comes from the environment. Spans of the client are off, because they can

@@ -42,16 +42,13 @@ type Model struct {
 // Stream implements model.Model.
 func (m *Model) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.Event, error] {
 	return func(yield func(model.Event, error) bool) {
-		params, err := m.params(in)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		chunks, err := m.open(ctx, in)
 		if err != nil {
 			yield(model.Event{}, err)
 			return
 		}
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		var response *http.Response
-		err = (&client.Client{Options: m.options()}).Post(ctx, "chat/completions", params, &response, option.WithJSONSet("stream", true))
-		chunks := ssestream.NewStream[chunk](ssestream.NewDecoder(response), err)
 		defer chunks.Close()
 		a := &answer{yield: yield}
 		for chunks.Next() {
@@ -71,6 +68,18 @@ func (m *Model) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.E
 			yield(model.Event{}, err)
 		}
 	}
+}
+
+// open sends a request. The error is one of the request; those of the server are in the stream. It is a function of its own because
+// the parameters are large, and a stack with them would be kept while the answer is received.
+func (m *Model) open(ctx context.Context, in *model.Request) (*ssestream.Stream[chunk], error) {
+	params, err := m.params(in)
+	if err != nil {
+		return nil, err
+	}
+	var response *http.Response
+	err = (&client.Client{Options: m.options()}).Post(ctx, "chat/completions", params, &response, option.WithJSONSet("stream", true))
+	return ssestream.NewStream[chunk](ssestream.NewDecoder(response), err), nil
 }
 
 // options returns all options of the client: none of them comes from the environment.
