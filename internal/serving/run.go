@@ -150,7 +150,11 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 
 	s.https = s.newServer(handler)
 	s.https.ConnContext = connContext
-	s.https.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.GetCertificate, NextProtos: []string{"h2", "http/1.1"}}
+	s.https.TLSConfig = &tls.Config{
+		MinVersion: tls.VersionTLS12, GetCertificate: s.GetCertificate, NextProtos: []string{"h2", "http/1.1"},
+		// What is written at once is one record, also at the beginning of a connection: clients of streams parse what a read returns.
+		DynamicRecordSizingDisabled: true,
+	}
 	if s.ConfigureTLS != nil {
 		s.ConfigureTLS(s.https.TLSConfig)
 	}

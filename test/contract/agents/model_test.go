@@ -16,6 +16,8 @@ import (
 //	sql        calls cubeSqlApi with the rest, and answers with the result
 //	meta       calls cubeMeta with the rest, and answers with the result
 //	wait       says a part of the answer, and the rest when the test lets it
+//	silent     says nothing until the request ends
+//	call       calls the tool of the first word of the rest, with the rest of it, and answers with the result
 //	refuse     rejects the key
 //	busy       is overloaded
 //	loop       calls cubeMeta forever
@@ -105,6 +107,10 @@ func (m *llm) serve(w http.ResponseWriter, r *http.Request) {
 	case word == "busy":
 		w.WriteHeader(http.StatusTooManyRequests)
 		_, _ = io.WriteString(w, `{"error":{"message":"Rate limit reached"}}`)
+	case word == "silent":
+		m.begun <- question
+		<-r.Context().Done()
+		m.ended <- question
 	case word == "loop":
 		out.call("cubeMeta", `{"searchQuery":"orders"}`)
 	case last.Role == "tool":
@@ -113,6 +119,10 @@ func (m *llm) serve(w http.ResponseWriter, r *http.Request) {
 		out.call("cubeMeta", fmt.Sprintf(`{"searchQuery":%q}`, rest))
 	case word == "sql":
 		out.call("cubeSqlApi", fmt.Sprintf(`{"sqlQuery":%q,"queryTitle":"Orders","description":"Orders","userRequest":"Orders"}`, rest))
+	case word == "call":
+		rest, _, _ = strings.Cut(rest, "\n\n<data-") // what comes with the message
+		tool, input, _ := strings.Cut(rest, " ")
+		out.call(tool, input)
 	case word == "wait":
 		out.delta(`{"content":"One, "}`, "null")
 		m.begun <- question

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -84,7 +85,30 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 		return 0, err
 	}
 	anyone = &http.Client{Transport: apiclient.Transport(roots, server.Address.String), Timeout: 2 * apiclient.Timeout}
+	if err := apiclient.Eventually(databaseOpen); err != nil {
+		return 0, err
+	}
 	return server.Run(m)
+}
+
+// databaseOpen returns an error until the server has opened its database.
+func databaseOpen() error {
+	body := strings.NewReader(`{"chatId":"none","sessionSettings":{"externalId":"nobody"}}`)
+	r, err := http.NewRequest(http.MethodPost, "https://"+acme.host()+acme.path(analyst, "stream-chat-state"), body)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Api-Key "+acme.admin)
+	r.Header.Set("Content-Type", "application/json")
+	got, err := anyone.Do(r)
+	if err != nil {
+		return err
+	}
+	defer got.Body.Close()
+	if got.StatusCode != http.StatusNotFound {
+		return fmt.Errorf("the database is not open: %s", got.Status)
+	}
+	return nil
 }
 
 // writeCA writes the certificate authority of the gateway to a file.
@@ -182,6 +206,10 @@ func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 
 // endpoints creates the model endpoints: one that works, one for globex only, and one whose Secret does not exist.
 func endpoints(ctx context.Context) error {
+	nowhere, err := clustertest.FreeAddress()
+	if err != nil {
+		return err
+	}
 	endpoint := func(name string, change func(*v1alpha1.ModelEndpointSpec)) client.Object {
 		e := &v1alpha1.ModelEndpoint{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ModelEndpointSpec{
 			Protocol: v1alpha1.ModelOpenAI, BaseURL: v1alpha1.ModelBaseURL(scripted.URL + "/v1"), Model: "scripted",
@@ -195,6 +223,7 @@ func endpoints(ctx context.Context) error {
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: clustertest.Namespace, Name: "model"}, Data: map[string][]byte{"key": []byte(modelKey)}},
 		endpoint("scripted", func(*v1alpha1.ModelEndpointSpec) {}),
 		endpoint("of-globex", func(s *v1alpha1.ModelEndpointSpec) { s.AllowedAccounts = []string{"globex"} }),
+		endpoint("unreachable", func(s *v1alpha1.ModelEndpointSpec) { s.BaseURL = v1alpha1.ModelBaseURL("http://" + nowhere + "/v1") }),
 		endpoint("no-secret", func(s *v1alpha1.ModelEndpointSpec) { s.APIKeySecretRef.Name = "missing" }),
 	} {
 		if err := k8s.Create(ctx, o); err != nil {
@@ -215,17 +244,19 @@ const (
 	noSecret
 	noEndpoint
 	small
+	unreachable
 )
 
 // agents creates the agents of an account.
 func (a *account) agents(ctx context.Context) error {
 	for number, spec := range map[int]v1alpha1.AgentSpec{
-		analyst:    {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "scripted"}, Instructions: "Be brief."},
-		suspended:  {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "scripted"}, Suspended: ptr.To(true)},
-		ofGlobex:   {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "of-globex"}},
-		noSecret:   {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "no-secret"}},
-		noEndpoint: {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "none"}},
-		small:      {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "scripted"}, Limits: &v1alpha1.AgentLimits{ToolCalls: ptr.To(int32(2))}},
+		analyst:     {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "scripted"}, Instructions: "Be brief."},
+		suspended:   {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "scripted"}, Suspended: ptr.To(true)},
+		ofGlobex:    {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "of-globex"}},
+		noSecret:    {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "no-secret"}},
+		noEndpoint:  {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "none"}},
+		unreachable: {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "unreachable"}},
+		small:       {ModelEndpointRef: v1alpha1.ModelEndpointReference{Name: "scripted"}, Limits: &v1alpha1.AgentLimits{ToolCalls: ptr.To(int32(2))}},
 	} {
 		spec.DeploymentRef.Name = deployment
 		o := &v1alpha1.Agent{
