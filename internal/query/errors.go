@@ -69,10 +69,15 @@ type UnavailableError struct{ Reason string }
 // Error implements error.
 func (e *UnavailableError) Error() string { return e.Reason }
 
-// Forbidden reports whether the token does not permit the query, as opposed to a query that has no rows. Versions of the server
-// differ in whether the message begins with the class of the error.
+// Forbidden reports whether the token does not permit the query, as opposed to a query that has no rows.
 func (e *ServerError) Forbidden() bool {
-	return e.Status == http.StatusForbidden || strings.HasPrefix(strings.TrimPrefix(e.Message, "Error: "), "You requested hidden member")
+	return e.Status == http.StatusForbidden || e.HiddenMember()
+}
+
+// HiddenMember reports whether the query has a member that exists and that the token does not permit. Versions of the server differ in
+// whether the message begins with the class of the error.
+func (e *ServerError) HiddenMember() bool {
+	return strings.HasPrefix(strings.TrimPrefix(e.Message, "Error: "), "You requested hidden member")
 }
 
 // maxMessage is how much of a message of a server is shown.

@@ -1,11 +1,16 @@
 package semantic
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/quoin-dev/quoin/internal/agent"
 	"github.com/quoin-dev/quoin/internal/query"
@@ -21,18 +26,12 @@ func isForbidden(err error) bool {
 	return errors.As(err, &failed) && failed.Class == agent.ForbiddenError
 }
 
-// hidden returns the members that exist and that the asker does not see; none if that is not known.
-func (t *tools) hidden(ctx context.Context, cubes []query.Cube) []string {
-	if t.AllMembers == nil {
-		return nil
-	}
-	all, err := t.AllMembers(ctx)
-	if err != nil {
-		return nil
-	}
-	seen := visible(cubes)
-	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return seen[name] })
-}
+// maxProbes is the number of members of a query that are looked for among those that are hidden from the asker, and probeTime how long
+// one may take.
+const (
+	maxProbes = 8
+	probeTime = 10 * time.Second
+)
 
 // visible returns the names of members that the asker sees, and of their cubes.
 func visible(cubes []query.Cube) map[string]bool {
@@ -49,51 +48,81 @@ func visible(cubes []query.Cube) map[string]bool {
 	return out
 }
 
-// hidesMatch reports whether all the words of a search are in the name of a hidden member.
-func (t *tools) hidesMatch(ctx context.Context, cubes []query.Cube, words []string) bool {
-	return slices.ContainsFunc(t.hidden(ctx, cubes), func(name string) bool {
-		return !slices.ContainsFunc(words, func(w string) bool { return score([]string{w}, name) == 0 })
-	})
-}
-
-// hiddenInSQL returns the hidden cube or member that SQL names; "" if there is none. A column counts if the SQL names its cube, and
-// no cube that it names has a column of this name that the asker sees.
+// hiddenInSQL returns a hidden member that SQL names; "" if there is none. The server plans SQL with what the asker sees, and reports
+// that a hidden table or column does not exist.
 func (t *tools) hiddenInSQL(ctx context.Context, s *statement) string {
 	cubes, err := t.metadata(ctx)
 	if err != nil {
 		return ""
 	}
-	seen := visible(cubes)
-	named := func(name string) bool { return s.names[name] || s.names[strings.ToLower(name)] }
-	shown := map[string]bool{} // columns of the cubes that the SQL names
-	for name := range seen {
-		if cube, column, ok := strings.Cut(name, "."); ok && named(cube) {
-			shown[column] = true
+	seen, names := visible(cubes), map[string]string{}
+	for i := range cubes {
+		names[strings.ToLower(cubes[i].Name)] = cubes[i].Name
+	}
+	var candidates []string
+	for _, table := range slices.Sorted(maps.Keys(s.tables)) {
+		cube := cmp.Or(names[strings.ToLower(table)], table)
+		for _, column := range slices.Sorted(maps.Keys(s.names)) {
+			if !s.tables[column] && !keywords[column] && !seen[cube+"."+column] {
+				candidates = append(candidates, cube+"."+column)
+			}
 		}
 	}
-	for _, name := range t.hidden(ctx, cubes) {
-		cube, column, ok := strings.Cut(name, ".")
-		switch {
-		case !ok || !named(cube):
-		case !seen[cube]:
-			return cube
-		case named(column) && !shown[column]:
-			return name
-		}
-	}
-	return ""
+	return t.firstHidden(ctx, candidates)
 }
 
-// hiddenInJSON returns the hidden member that a JSON query names; "" if there is none.
+// hiddenInJSON returns a hidden member that a JSON query names; "" if there is none.
 func (t *tools) hiddenInJSON(ctx context.Context, names map[string]bool) string {
 	cubes, err := t.metadata(ctx)
 	if err != nil {
 		return ""
 	}
-	for _, name := range t.hidden(ctx, cubes) {
-		if names[name] {
-			return name
+	seen := visible(cubes)
+	var candidates []string
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !seen[name] {
+			candidates = append(candidates, name)
+		}
+	}
+	return t.firstHidden(ctx, candidates)
+}
+
+// memberName is the name of a member with that of its cube.
+var memberName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\.[A-Za-z_][A-Za-z0-9_]*$`)
+
+// firstHidden returns the first of the names that is one of a hidden member.
+func (t *tools) firstHidden(ctx context.Context, names []string) string {
+	left := maxProbes
+	for _, name := range names {
+		if !memberName.MatchString(name) {
+			continue
+		}
+		if left--; left < 0 {
+			return ""
+		}
+		for _, kind := range []string{"dimensions", "measures"} {
+			if t.isHidden(ctx, kind, name) {
+				return name
+			}
 		}
 	}
 	return ""
+}
+
+// isHidden reports whether a member exists and is hidden from the asker: for JSON queries the server distinguishes that from members
+// that do not exist. The query is that of the asker, and its rows are not used.
+func (t *tools) isHidden(ctx context.Context, kind, name string) bool {
+	text, err := json.Marshal(map[string]any{kind: []string{name}, "limit": 1})
+	if err != nil {
+		return false
+	}
+	limits := t.Limits
+	limits.Duration = min(limits.Duration, probeTime)
+	result, err := t.Runner.Run(ctx, query.Query{JSON: text, First: 1}, t.Target, limits)
+	if err == nil {
+		result.Release()
+		return false
+	}
+	var refused *query.ServerError
+	return errors.As(err, &refused) && refused.HiddenMember()
 }

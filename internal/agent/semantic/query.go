@@ -166,8 +166,7 @@ func readInput(in agent.Input) (*queryInput, error) {
 	return input, nil
 }
 
-// run runs a query as the asker. hidden returns what the query names that is hidden from the asker; it is asked if the query fails,
-// and if it has no rows.
+// run runs a query as the asker. hidden returns what the query names that is hidden from the asker; it is asked if the query fails.
 func (t *tools) run(ctx context.Context, rows int, q query.Query, hidden func() string) (*query.Result, error) {
 	q.TimeZone = t.TimeZone
 	limits := t.Limits
@@ -176,13 +175,7 @@ func (t *tools) run(ctx context.Context, rows int, q query.Query, hidden func() 
 	result, err := t.Runner.Run(ctx, q, t.Target, limits)
 	var refused *query.ServerError
 	switch {
-	case err == nil && len(result.Rows) > 0:
-		return result, nil
 	case err == nil:
-		if name := hidden(); name != "" {
-			result.Release()
-			return nil, mayNotSee(name)
-		}
 		return result, nil
 	case errors.As(err, &refused) && classOf(refused) == agent.BadRequestError:
 		if name := hidden(); name != "" {

@@ -33,9 +33,6 @@ type Options struct {
 	Target query.Target
 	// Limits of a query. The rows of the run are a limit too.
 	Limits query.Limits
-	// AllMembers returns the names of the members that the model has, for any asker, such as orders.status. It is called to distinguish what is
-	// hidden from the asker from what does not exist. If it is nil or fails, they are not distinguished.
-	AllMembers func(ctx context.Context) ([]string, error)
 	// AccessibleViews are the views that cubeMeta offers; all if it is empty. They do not limit queries.
 	AccessibleViews []string
 	// SQL reports whether the server has the semantic SQL API. Without it, queries are JSON.

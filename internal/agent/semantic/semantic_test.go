@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,12 @@ const metadata = `{"cubes":[
 		"dimensions":[{"name":"orders.status","title":"Orders Status","shortTitle":"Status","type":"string","meta":{"ai_context":"new or done"}}],"segments":[]},
 	{"name":"customers","type":"view","title":"Customers","meta":["odd"],"measures":[],"dimensions":[{"name":"customers.city","title":"Customers City","shortTitle":"City","type":"string"}],
 		"segments":[{"name":"customers.active","title":"Customers Active","shortTitle":"Active"}]}]}`
+
+// probe is a query for one member, and hidden are the members that exist and that the asker does not see.
+var (
+	probe  = regexp.MustCompile(`"(?:dimensions|measures)":\["([a-z_.]+)"\],"limit":1[,}]`)
+	hidden = []string{"orders.margin", "salaries.amount", "salaries.name"}
+)
 
 // world is a data API and what was asked of it.
 type world struct {
@@ -52,6 +59,15 @@ func newWorld(t *testing.T) *world {
 			_, _ = io.WriteString(out, w.meta)
 			return
 		}
+		if probed := probe.FindSubmatch(body); probed != nil {
+			out.WriteHeader(http.StatusInternalServerError)
+			if slices.Contains(hidden, string(probed[1])) {
+				_, _ = fmt.Fprintf(out, `{"error":"Error: You requested hidden member: '%s'. Please make it visible"}`, probed[1])
+			} else {
+				_, _ = io.WriteString(out, `{"error":"Error: it is not found for path"}`)
+			}
+			return
+		}
 		out.WriteHeader(w.status)
 		_, _ = io.WriteString(out, w.answer)
 	}))
@@ -61,9 +77,6 @@ func newWorld(t *testing.T) *world {
 		Runner: &query.Runner{HTTP: query.NewClient(w.Client().Transport)},
 		Target: query.Target{URL: w.URL + "/cubejs-api", Identity: "ada", Token: func(context.Context) (string, error) { return "token-of-ada", nil }},
 		Limits: query.Limits{Rows: 1000, Bytes: 1 << 20, Duration: time.Minute}, SQL: true, TimeZone: "UTC",
-		AllMembers: func(context.Context) ([]string, error) {
-			return []string{"orders.count", "orders.revenue", "orders.status", "orders.margin", "customers.city", "salaries.amount", "salaries.name"}, nil
-		},
 		CertifiedQueries: []CertifiedQuery{
 			{Name: "revenue", UserRequest: "What is the revenue?", SQL: "SELECT MEASURE(revenue) FROM orders"},
 			{Name: "cities", UserRequest: "Which cities are there?", Description: "By name", SQL: "SELECT city FROM customers GROUP BY 1"},
@@ -283,34 +296,30 @@ func TestForbidden(t *testing.T) {
 		w.refused("cubeSqlApi", object{"sqlQuery": sql}, class, says)
 	}
 	w.status, w.answer = http.StatusBadRequest, `{"error":"Table not found"}`
-	unknown("SELECT amount FROM salaries", agent.ForbiddenError, `"salaries" exists`)
-	unknown(`SELECT x FROM "salaries"`, agent.ForbiddenError, `"salaries" exists`)
+	unknown("SELECT amount FROM salaries", agent.ForbiddenError, `"salaries.amount" exists`)
+	unknown(`SELECT s.x, amount FROM "salaries" AS s`, agent.ForbiddenError, `"salaries.amount" exists`)
+	unknown("SELECT c.city FROM customers c LEFT JOIN salaries ON true WHERE name = 'x'", agent.ForbiddenError, `"salaries.name" exists`)
 	unknown("SELECT Orders.MARGIN FROM ORDERS", agent.ForbiddenError, `"orders.margin" exists`)
 	unknown("SELECT x FROM nothing", agent.BadRequestError, "Table not found")
-	unknown("SELECT status FROM orders WHERE status = 'salaries' -- salaries\n/* salaries /* x */ */", agent.BadRequestError, "Table not found")
-	unknown("SELECT $$salaries$$, $x$ salaries $x$ FROM orders", agent.BadRequestError, "Table not found")
+	unknown("SELECT status FROM orders WHERE status = 'margin' -- margin\n/* margin /* x */ */", agent.BadRequestError, "Table not found")
+	unknown("SELECT $$margin$$, $x$ margin $x$ FROM orders", agent.BadRequestError, "Table not found")
 	unknown("SELECT amount FROM orders", agent.BadRequestError, "Table not found")
+	// A few members are looked for, and not all words of a text.
+	w.requests = nil
+	unknown("SELECT "+strings.Repeat("a, b, c, d, e, f, g, h, i, j, k, l, ", 3)+"z FROM orders", agent.BadRequestError, "Table not found")
+	if n := len(w.requests); n != 2+2*maxProbes { // the query and the metadata too
+		t.Errorf("%d requests", n)
+	}
 	w.status = http.StatusOK
 	w.rows(`{"name":"amount","column_type":"Int64"}`)
-	unknown("SELECT amount FROM salaries", agent.ForbiddenError, `"salaries" exists`)
-	if _, err := w.call("cubeSqlApi", object{"sqlQuery": "SELECT count FROM orders"}); err != nil {
-		t.Errorf("no rows are no error: %v", err)
+	w.requests = nil
+	if _, err := w.call("cubeSqlApi", object{"sqlQuery": "SELECT count AS amount FROM orders"}); err != nil || len(w.requests) != 1 {
+		t.Errorf("no rows are no error: %v, %d requests", err, len(w.requests))
 	}
 	w.answer = `{"error":"You requested hidden member: orders.margin"}`
 	unknown("SELECT 1", agent.ForbiddenError, "may not see")
 	w.status = http.StatusForbidden
 	unknown("SELECT 1", agent.ForbiddenError, "may not see")
-
-	w.refused("cubeMeta", object{"searchQuery": "salaries amount"}, agent.ForbiddenError, "may not see them")
-	if result, err := w.call("cubeMeta", object{"searchQuery": "salaries weather"}); err != nil {
-		t.Error(result, err)
-	}
-	// If it is not known what is hidden, the answer of the server stands.
-	w.AllMembers = func(context.Context) ([]string, error) { return nil, errors.New("unavailable") }
-	w.status, w.answer = http.StatusBadRequest, `{"error":"Table not found"}`
-	unknown("SELECT amount FROM salaries", agent.BadRequestError, "Table not found")
-	w.AllMembers = nil
-	unknown("SELECT amount FROM salaries", agent.BadRequestError, "Table not found")
 }
 
 func TestRefusedSQL(t *testing.T) {

@@ -12,12 +12,25 @@ type statement struct {
 	// first is the first word in lower case, and names are all words and quoted names, without those of strings and comments.
 	first string
 	names map[string]bool
+	// tables are those of the names that follow FROM or JOIN.
+	tables map[string]bool
 }
+
+// keywords are words that are no names of columns.
+var keywords = func() map[string]bool {
+	out := map[string]bool{}
+	for word := range strings.FieldsSeq(`select from where group by order limit offset and or not in is null as on join left right inner outer full cross
+		having distinct case when then else end between like ilike asc desc with union all measure cast interval extract true false exists using
+		date_trunc coalesce nulls first last over partition`) {
+		out[word] = true
+	}
+	return out
+}()
 
 // readSQL reads one statement. Words are in lower case; quoted names are as they are.
 func readSQL(sql string) (*statement, error) {
-	s := &statement{names: map[string]bool{}}
-	ended := false
+	s := &statement{names: map[string]bool{}, tables: map[string]bool{}}
+	ended, isTable := false, false
 	for rest := sql; rest != ""; {
 		token, kind, err := nextToken(rest)
 		if err != nil {
@@ -35,14 +48,22 @@ func readSQL(sql string) (*statement, error) {
 			ended = true
 		case kind == word:
 			name := strings.ToLower(token)
-			if s.names[name] = true; s.first == "" {
+			if s.add(name, isTable); s.first == "" {
 				s.first = name
 			}
 		case kind == quotedName:
-			s.names[strings.ReplaceAll(token[1:len(token)-1], `""`, `"`)] = true
+			s.add(strings.ReplaceAll(token[1:len(token)-1], `""`, `"`), isTable)
 		}
+		isTable = kind == word && (strings.EqualFold(token, "from") || strings.EqualFold(token, "join"))
 	}
 	return s, nil
+}
+
+func (s *statement) add(name string, isTable bool) {
+	s.names[name] = true
+	if isTable {
+		s.tables[name] = true
+	}
 }
 
 // tokenKind is a class of tokens.

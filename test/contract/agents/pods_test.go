@@ -100,7 +100,11 @@ func (p *pod) serve(w http.ResponseWriter, r *http.Request) {
 	case path == "/v1/meta":
 		_, _ = io.WriteString(w, meta)
 	case path == "/v1/cubesql" && strings.Contains(string(body), "secret"):
-		_, _ = io.WriteString(w, `{"error":"You requested hidden member: 'orders_view.secret'."}`+"\n")
+		// As the real server, which plans SQL with the members that the person sees.
+		_, _ = io.WriteString(w, `{"error":"Error during planning: Invalid identifier '#secret' for fields [orders_view.count]"}`+"\n")
+	case path == "/v1/load" && strings.Contains(string(body), "orders_view.secret"):
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `{"error":"Error: You requested hidden member: 'orders_view.secret'. Please make it visible using `+"`shown: true`"+`"}`)
 	case path == "/v1/cubesql":
 		schema := `{"schema":[{"name":"country","column_type":"String"},{"name":"n","column_type":"Int64"}],"lastRefreshTime":"2026-11-23T12:00:00.000Z"}` + "\n"
 		row, _ := json.Marshal(map[string]any{"data": [][]string{{country, "1"}}})
