@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/agent/stream/streamtest"
@@ -50,6 +52,9 @@ func TestAnswer(t *testing.T) {
 		if got, err := client(chunks); err != nil || got != "There are twelve." {
 			t.Errorf("client %s: %q %v", name, got, err)
 		}
+	}
+	if got := streamtest.AppendDeltas(chunks); got != "I count.There are twelve." {
+		t.Errorf("all deltas: %q", got)
 	}
 	for _, on := range []*replica{r, w.start(0)} {
 		if _, again := on.text("input", "count", "chat", "c", "message", messageID(1)); again != body {
@@ -314,6 +319,9 @@ func TestUsage(t *testing.T) {
 	if a := got.Amounts; got.Agent != 7 || got.Caller != "ApiKey:key" || got.User != "External:u1" || got.Runs != 1 || got.Currency != "USD" ||
 		a.InputTokens != 20 || a.OutputTokens != 10 || a.Requests != 2 || a.ToolCalls != 1 || a.Cost != 40 {
 		t.Errorf("%+v", got)
+	}
+	if tokens, cost := testutil.ToFloat64(r.metrics.agents.tokens.WithLabelValues("acme", "7", "input")), testutil.ToFloat64(r.metrics.agents.cost.WithLabelValues("acme", "7", "USD")); tokens != 20 || cost != 40e-6 {
+		t.Errorf("the metrics have %v tokens that cost %v", tokens, cost)
 	}
 	for _, c := range []struct{ user, want string }{
 		{"u1", "You said hello"}, // 30 of 40 were used before

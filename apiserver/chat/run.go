@@ -165,6 +165,8 @@ func (s *Service) answer(ctx context.Context, l *live, prepared *agent.Run, m Me
 	defer l.cancel(context.Canceled)
 	s.metrics.running.Inc()
 	defer s.metrics.running.Dec()
+	begun := s.Clock.Now()
+	defer func() { s.metrics.duration.Observe(s.Clock.Since(begun).Seconds()) }()
 	summary, err := s.work(ctx, l, prepared, m, run)
 	state, last := outcome(ctx, err)
 	if ended := l.finish(ctx, state, last...); ended != nil {

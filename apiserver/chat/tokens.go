@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strconv"
 
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -88,7 +89,9 @@ func (m *metered) record(ctx context.Context, used model.Usage) {
 	a.OutputTokens += used.Output
 	a.Requests++
 	a.Duration = m.service.Clock.Since(m.run.StartedAt)
+	before := a.Cost
 	err := m.cost()
+	m.service.metrics.agents.used(m.scope.Account.Name, strconv.FormatInt(m.run.Agent, 10), used, m.run.Currency, a.Cost-before)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()

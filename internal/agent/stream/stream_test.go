@@ -30,7 +30,7 @@ func answer(t testing.TB) []stream.Line {
 		sorted(stream.ToolEnded("a1", "cubeMeta", `{"searchQuery":"orders"}`, `{"cubes":[]}`), 6),
 		sorted(stream.Thinking("a3", "Hm.", stream.PathFinal), 7),
 		sorted(stream.Delta("a3", "Twelve <orders>\n", stream.PathFinal), 8),
-		sorted(stream.Delta("a3", "are done", stream.PathFinal), 9),
+		sorted(stream.Delta("a3", "are done.", stream.PathFinal), 9),
 		sorted(stream.Whole("a3", "Twelve <orders>\nare done.", stream.PathFinal), 10),
 	}
 	var messages stream.Messages
@@ -161,6 +161,9 @@ func TestClientsShowTheSameAnswer(t *testing.T) {
 		if got, err := read(c.flushed); got != want || err != nil {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
+	}
+	if got := streamtest.AppendDeltas(c.flushed); got != "Let me look."+want {
+		t.Errorf("all deltas: %q", got)
 	}
 	var split []string
 	for all := strings.Join(c.flushed, ""); all != ""; {

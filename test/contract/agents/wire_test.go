@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/agent/stream"
+	"github.com/quoin-dev/quoin/internal/agent/stream/streamtest"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
@@ -94,7 +95,9 @@ func TestLinesAreWhole(t *testing.T) {
 		}
 	}
 	deltas, said, cutLines := 0, "", 0
+	var chunks []string
 	for _, r := range all {
+		chunks = append(chunks, string(r))
 		_, chunk, _ := strings.Cut(string(r), "\r\n")
 		line, ended := strings.CutSuffix(chunk, "\n\r\n")
 		l, err := stream.Decode([]byte(line))
@@ -106,7 +109,7 @@ func TestLinesAreWhole(t *testing.T) {
 			said += *l.Content
 		}
 	}
-	if want := "You said hello " + strings.ReplaceAll(long, "\n", "\u0001"); said != want || deltas < 20 {
+	if want := "You said hello " + strings.ReplaceAll(long, "\n", "\u0001"); said != want || streamtest.AppendDeltas(chunks) != want || deltas < 20 {
 		t.Errorf("%d of %d records are no line; %d have text, of %d bytes; the answer has %d", cutLines, len(all), deltas, len(said), len(want))
 	}
 }

@@ -79,8 +79,8 @@ func Upsert(chunks []string) (string, error) {
 	return slices.MaxFunc(shown, func(a, b *line) int { return int(a.Sort - b.Sort) }).Content, nil
 }
 
-// JoinDeltas parses each chunk by itself, without the rest of the one before, as the Node example does. It joins deltas of an
-// id, and a line that is none replaces them.
+// JoinDeltas parses each chunk by itself, without the rest of the one before. It joins deltas of an id, and a line that is none
+// replaces them.
 func JoinDeltas(chunks []string) (string, error) {
 	texts, last := map[string]string{}, ""
 	for _, chunk := range chunks {
@@ -100,6 +100,21 @@ func JoinDeltas(chunks []string) (string, error) {
 		}
 	}
 	return texts[last], nil
+}
+
+// AppendDeltas parses each chunk by itself, ignores what it cannot parse, and joins all deltas of the assistant, as the Node example
+// does. What the agent says before a tool call comes before the answer.
+func AppendDeltas(chunks []string) string {
+	answer := ""
+	for _, chunk := range chunks {
+		for _, text := range strings.Split(chunk, "\n") {
+			l := line{}
+			if json.Unmarshal([]byte(text), &l) == nil && l.Role == "assistant" && l.IsDelta {
+				answer += l.Content
+			}
+		}
+	}
+	return answer
 }
 
 // parse returns a line; nil if it is empty.
