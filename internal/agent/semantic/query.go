@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -54,7 +55,11 @@ func (t *tools) sqlTool() agent.Tool {
 func (t *tools) jsonTool() agent.Tool {
 	names := map[string]any{"type": "array", "items": map[string]any{"type": "string"}}
 	objects := map[string]any{"type": "array", "items": map[string]any{"type": "object"}}
-	return tool("cubeJsonQuery", "Runs a query on the semantic model and returns at most 100 rows, and the number of all. Use only members that cubeMeta has returned, with the name of their cube and a dot.",
+	description := "Runs a query on the semantic model and returns at most 100 rows, and the number of all. Use only members that cubeMeta has returned, with the name of their cube and a dot."
+	if t.SQL {
+		description += " Prefer cubeSqlApi, unless it has reported that the server has no SQL."
+	}
+	return tool("cubeJsonQuery", description,
 		fields(map[string]any{"query": map[string]any{
 			"type": "object", "description": "A JSON query of Cube.", "properties": map[string]any{
 				"measures": names, "dimensions": names, "segments": names, "timeDimensions": objects, "filters": objects,
@@ -177,6 +182,8 @@ func (t *tools) run(ctx context.Context, rows int, q query.Query, hidden func() 
 	switch {
 	case err == nil:
 		return result, nil
+	case q.SQL != "" && errors.As(err, &refused) && refused.Status == http.StatusNotFound:
+		return nil, badRequest("the server of this deployment has no SQL: use cubeJsonQuery with the same members")
 	case errors.As(err, &refused) && classOf(refused) == agent.BadRequestError:
 		if name := hidden(); name != "" {
 			return nil, mayNotSee(name)

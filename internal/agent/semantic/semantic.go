@@ -35,7 +35,7 @@ type Options struct {
 	Limits query.Limits
 	// AccessibleViews are the views that cubeMeta offers; all if it is empty. They do not limit queries.
 	AccessibleViews []string
-	// SQL reports whether the server has the semantic SQL API. Without it, queries are JSON.
+	// SQL reports whether the asker may write SQL. Without it, queries are JSON, as they are for servers without the semantic SQL API.
 	SQL bool
 	// TimeZone of queries; UTC if empty.
 	TimeZone string
@@ -77,9 +77,8 @@ func Tools(o Options) []agent.Tool {
 	out := []agent.Tool{t.metaTool()}
 	if o.SQL {
 		out = append(out, t.sqlTool())
-	} else {
-		out = append(out, t.jsonTool())
 	}
+	out = append(out, t.jsonTool())
 	if o.SQL && len(o.CertifiedQueries) > 0 {
 		out = append(out, t.certifiedTool())
 	}

@@ -322,6 +322,18 @@ func TestForbidden(t *testing.T) {
 	unknown("SELECT 1", agent.ForbiddenError, "may not see")
 }
 
+// A server without SQL is queried with JSON, also by those who may write SQL.
+func TestServerWithoutSQL(t *testing.T) {
+	w := newWorld(t)
+	w.status, w.answer = http.StatusNotFound, "Cannot POST /cubejs-api/v1/cubesql"
+	w.refused("cubeSqlApi", object{"sqlQuery": "SELECT MEASURE(count) FROM orders"}, agent.BadRequestError, "use cubeJsonQuery")
+	w.refused("certifiedQueries", object{"name": "revenue"}, agent.BadRequestError, "use cubeJsonQuery")
+	w.status, w.answer = http.StatusOK, `{"results":[{"query":{},"data":{"members":["orders.count"],"dataset":[["12"]]},"annotation":{}}]}`
+	if result, err := w.call("cubeJsonQuery", object{"query": object{"measures": []string{"orders.count"}}}); err != nil || !strings.Contains(string(result.Wire), `"12"`) {
+		t.Error(result, err)
+	}
+}
+
 func TestRefusedSQL(t *testing.T) {
 	w := newWorld(t)
 	for sql, says := range map[string]string{
@@ -448,7 +460,7 @@ func TestSchemas(t *testing.T) {
 		}
 	}
 	tools := Tools(Options{SQL: true})
-	if len(tools) != 2 || tools[0].Name != "cubeMeta" || tools[1].Name != "cubeSqlApi" {
+	if len(tools) != 3 || tools[0].Name != "cubeMeta" || tools[1].Name != "cubeSqlApi" || tools[2].Name != "cubeJsonQuery" {
 		t.Error(tools)
 	}
 }
