@@ -224,6 +224,10 @@ var _ = Describe("People who ask agents", Ordered, func() {
 		chatlines.Check(read(ctx, ada, 0, guide, next).Text, next["messageId"], next["input"])
 	}, SpecTimeout(3*timeout))
 
+	// external is a person of another application.
+	external := func(country string) map[string]any {
+		return map[string]any{"externalId": "u-" + country, "groups": []string{"Sales people"}, "userAttributes": []map[string]any{{"name": "country", "value": country}}}
+	}
 	// ask sends a query to the scripted agent, and returns the results of its tools by name, and the answer.
 	ask := func(ctx context.Context, by *servers.REST, m map[string]any) (results map[string]result, answer string) {
 		GinkgoHelper()
@@ -258,9 +262,6 @@ var _ = Describe("People who ask agents", Ordered, func() {
 	}, SpecTimeout(2*timeout))
 
 	It("queries with the rights of the person who asks", func(ctx SpecContext) {
-		external := func(country string) map[string]any {
-			return map[string]any{"externalId": "u-" + country, "groups": []string{"Sales people"}, "userAttributes": []map[string]any{{"name": "country", "value": country}}}
-		}
 		rows := func(counts ...string) (rows []map[string]string) {
 			for i := 0; i < len(counts); i += 2 {
 				rows = append(rows, map[string]string{"customers.country": counts[i], "customers.count": counts[i+1]})
@@ -304,6 +305,14 @@ var _ = Describe("People who ask agents", Ordered, func() {
 		Expect(results["cubeJsonQuery"]).To(And(HaveField("Error", HavePrefix("Error: ForbiddenError: ")), HaveField("Data", BeEmpty())))
 		Expect(answer).To(And(ContainSubstring("ForbiddenError"), Not(ContainSubstring("Customer 1"))))
 		Expect(calls(ctx, "names-of-ada")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery failed"}))
+
+		// The same in SQL, in which the server knows no hidden columns; a column that does not exist is something else.
+		for column, class := range map[string]string{"name": "ForbiddenError", "shoe_size": "BadRequestError"} {
+			m := message("", "SELECT "+column+" FROM customers GROUP BY 1")
+			m["sessionSettings"] = external("CH")
+			results, _ = ask(ctx, control, m)
+			Expect(results["cubeSqlApi"]).To(And(HaveField("Error", HavePrefix("Error: "+class+": ")), HaveField("Data", BeEmpty())), column)
+		}
 	}, SpecTimeout(timeout))
 })
 
