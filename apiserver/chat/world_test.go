@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/agents"
@@ -41,8 +42,9 @@ type world struct {
 	account *v1alpha1.Account
 	agent   *agents.Agent
 
-	// tokens are the limits of replicas.
+	// tokens are the limits of replicas, and clock is their clock; that of the system if it is nil.
 	tokens TokenLimits
+	clock  clock.WithTickerAndDelayedExecution
 
 	mu  sync.Mutex
 	now time.Duration
@@ -86,6 +88,8 @@ type replica struct {
 	mu     sync.Mutex
 	killed int
 	writes int
+	// down makes writes of the log fail as they do while the database is not available.
+	down bool
 }
 
 // start starts a replica. The log fails from the write with the number kill on, as if the process had been killed.
@@ -96,7 +100,7 @@ func (w *world) start(kill int) *replica {
 		DB: &mortal{w.db, r}, Now: func() time.Time { return time.Now().Add(w.later()) },
 		Record: func(context.Context, *store.Tx, audit.Event) error { return nil },
 	}
-	r.Service = New(Options{Agents: w, Threads: threads, Retention: DefaultRetention, Usage: &usage.Usage{DB: w.db}, Tokens: w.tokens})
+	r.Service = New(Options{Agents: w, Threads: threads, Retention: DefaultRetention, Usage: &usage.Usage{DB: w.db}, Tokens: w.tokens, Clock: w.clock})
 	r.runs.open()
 	r.web = httptest.NewServer(http.HandlerFunc(r.serve))
 	w.Cleanup(func() {
@@ -129,6 +133,9 @@ type mortal struct {
 func (m *mortal) alive() error {
 	m.of.mu.Lock()
 	defer m.of.mu.Unlock()
+	if m.of.down {
+		return store.ErrUnavailable
+	}
 	if m.of.writes++; m.of.killed > 0 && m.of.writes >= m.of.killed {
 		return chat.ErrLost // it is not tried again
 	}
