@@ -320,6 +320,17 @@ func TestTwoAccounts(t *testing.T) {
 		globex.call(t, acme.admin, "POST", globex.path(analyst, of), object{"chatId": "c-two", "sessionSettings": session}).Is(401)
 		acme.call(t, globex.admin, "POST", acme.path(analyst, of), object{"chatId": "c-two", "sessionSettings": session}).Is(401)
 	}
+	const mine = "External:u-two"
+	for path, shown := range map[string]string{"agents": `"agent-1"`, "agent-skills": `"items"`, "agent-usage?by=user": mine} {
+		path = "/api/v1/deployments/1/" + path
+		acme.call(t, globex.admin, "GET", path, nil).Is(401)
+		if body := string(acme.call(t, acme.admin, "GET", path, nil).Is(200).Body); !strings.Contains(body, shown) {
+			t.Errorf("%s: %s", path, body)
+		}
+		if body := string(globex.call(t, globex.admin, "GET", path, nil).Is(200).Body); strings.Contains(body, mine) {
+			t.Errorf("%s: another account has %s", path, body)
+		}
+	}
 }
 
 // TestAudit: each tool call has its event, with the outcome.
