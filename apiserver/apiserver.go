@@ -46,6 +46,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/mcp"
+	"github.com/quoin-dev/quoin/apiserver/metering"
 	"github.com/quoin-dev/quoin/apiserver/oidcissuer"
 	"github.com/quoin-dev/quoin/apiserver/queries"
 	"github.com/quoin-dev/quoin/apiserver/recording"
@@ -118,8 +119,8 @@ type Config struct {
 	Gateway queries.Gateway
 	// ChatRetention is how long chats with agents are kept after their last change; chat.DefaultRetention if zero.
 	ChatRetention time.Duration
-	// ChatTokens are the tokens that chats may use in a day.
-	ChatTokens chat.TokenLimits
+	// ChatTokens are the tokens that agents may use in a day.
+	ChatTokens metering.Limits
 	// AllowInsecureGit allows http:// URLs of models, for tests and isolated networks.
 	AllowInsecureGit bool
 	// ShutdownDelay is how long requests are accepted after /readyz fails on shutdown.

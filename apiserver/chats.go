@@ -17,6 +17,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/chat"
 	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/directory"
+	"github.com/quoin-dev/quoin/apiserver/metering"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	restagents "github.com/quoin-dev/quoin/apiserver/rest/agents"
@@ -33,10 +34,10 @@ func (g *storedGroups) useChat(database *store.Database, c Config) error {
 	g.chat = chat.New(chat.Options{
 		Threads:   &chatstore.Threads{DB: g.content.Database, Record: recording.RecordTx},
 		Retention: cmp.Or(c.ChatRetention, chat.DefaultRetention), Clock: clock.RealClock{}, Log: c.Log,
-		Usage: &usage.Usage{DB: database}, Tokens: c.ChatTokens,
+		Meter: &metering.Meter{Usage: &usage.Usage{DB: database}, Limits: c.ChatTokens, Clock: clock.RealClock{}, Metrics: metering.NewMetrics()},
 	})
 	database.WhileOpen(g.chat.Run)
-	return telemetry.Register(metrics.Registry, g.chat.Collectors()...)
+	return telemetry.Register(metrics.Registry, append(g.chat.Collectors(), g.chat.Meter.Metrics.Collectors()...)...)
 }
 
 // newAgents returns what chats need of the agents of all accounts.

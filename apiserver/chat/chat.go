@@ -15,7 +15,6 @@
 //	history.go   messages of a thread
 //	respond.go   streams
 //	limits.go    runs in progress
-//	tokens.go    what answers use: recorded after each request to the model, and limited by day
 //	metrics.go   metrics
 package chat
 
@@ -30,9 +29,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/quoin-dev/quoin/apiserver/agents"
+	"github.com/quoin-dev/quoin/apiserver/metering"
 	"github.com/quoin-dev/quoin/internal/agent"
 	"github.com/quoin-dev/quoin/internal/content/chat"
-	"github.com/quoin-dev/quoin/internal/content/usage"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -53,19 +52,10 @@ type Options struct {
 	Threads *chat.Threads
 	// Retention is how long a thread is kept after its last change.
 	Retention time.Duration
-	// Usage is what answers use, in which they are recorded; nil for none.
-	Usage *usage.Usage
-	// Tokens are limits of a day.
-	Tokens TokenLimits
-	Clock  clock.WithTickerAndDelayedExecution
-	Log    *slog.Logger
-}
-
-// TokenLimits are the tokens that may be used in a day (UTC), of requests and answers together; 0 for no limit. An answer that has
-// begun reaches a limit with its next request to the model.
-type TokenLimits struct {
-	// Account is the limit of an account, Caller that of a key or another caller, and User that of a person.
-	Account, Caller, User int64
+	// Meter records and limits what answers use; nil for none.
+	Meter *metering.Meter
+	Clock clock.WithTickerAndDelayedExecution
+	Log   *slog.Logger
 }
 
 // DefaultRetention is the default of Options.Retention.

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/quoin-dev/quoin/apiserver/metering"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/agent/stream/streamtest"
@@ -307,11 +309,11 @@ func TestLimitOfAsker(t *testing.T) {
 // TestUsage: what answers use is recorded with its price, and limited by day.
 func TestUsage(t *testing.T) {
 	w := newWorld(t)
-	w.tokens = TokenLimits{User: 40, Account: 60}
+	w.tokens = metering.Limits{User: 40, Account: 60}
 	r := w.start(0)
 	r.text("input", "count") // two requests of 15 tokens
 	day := usage.Request{From: time.Now().Add(-24 * time.Hour), To: time.Now().Add(24 * time.Hour), By: []usage.Dimension{usage.ByAgent, usage.ByCaller, usage.ByUser}}
-	sums, err := r.Usage.Report(t.Context(), scopeOf((&rest.Scope{Account: w.account}).With(t.Context()), w.agent), day)
+	sums, err := r.Meter.Usage.Report(t.Context(), scopeOf((&rest.Scope{Account: w.account}).With(t.Context()), w.agent), day)
 	if err != nil || len(sums) != 1 {
 		t.Fatal(sums, err)
 	}
@@ -320,9 +322,16 @@ func TestUsage(t *testing.T) {
 		a.InputTokens != 20 || a.OutputTokens != 10 || a.Requests != 2 || a.ToolCalls != 1 || a.Cost != 40 {
 		t.Errorf("%+v", got)
 	}
-	if tokens, cost := testutil.ToFloat64(r.metrics.agents.tokens.WithLabelValues("acme", "7", "input")), testutil.ToFloat64(r.metrics.agents.cost.WithLabelValues("acme", "7", "USD")); tokens != 20 || cost != 40e-6 {
-		t.Errorf("the metrics have %v tokens that cost %v", tokens, cost)
-	}
+	checkMetrics(t, r.Meter.Metrics, `
+# HELP quoin_agent_cost_total What agents have cost, with the prices of their model endpoints.
+# TYPE quoin_agent_cost_total counter
+quoin_agent_cost_total{account="acme",agent="7",currency="USD"} 4e-05
+# HELP quoin_agent_tokens_total Tokens of models by agent, and by kind: input, cached_input (a part of input), output.
+# TYPE quoin_agent_tokens_total counter
+quoin_agent_tokens_total{account="acme",agent="7",kind="cached_input"} 0
+quoin_agent_tokens_total{account="acme",agent="7",kind="input"} 20
+quoin_agent_tokens_total{account="acme",agent="7",kind="output"} 10
+`)
 	for _, c := range []struct{ user, want string }{
 		{"u1", "You said hello"}, // 30 of 40 were used before
 		{"u1", `{"error":"the limit of 40 tokens a day of the user is reached`},
@@ -336,3 +345,13 @@ func TestUsage(t *testing.T) {
 }
 
 var _ log = &chat.Threads{}
+
+// checkMetrics checks the metrics of agents.
+func checkMetrics(t *testing.T, m *metering.Metrics, want string) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(m.Collectors()...)
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quoin-dev/quoin/internal/agent"
-	"github.com/quoin-dev/quoin/internal/agent/model"
 	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/content/chat"
 )
@@ -20,38 +19,6 @@ type metrics struct {
 	tokens           *prometheus.CounterVec
 	firstLine        prometheus.Histogram
 	duration         prometheus.Histogram
-	agents           agentMetrics
-}
-
-// maxAgents is the number of agents that have series of their own on a replica: those that have answered first.
-const maxAgents = 1000
-
-// agentMetrics are those of each agent. Keys and users have no series: the table of usage has them.
-type agentMetrics struct {
-	tokens, cost *prometheus.CounterVec
-
-	mu    sync.Mutex
-	known map[[2]string]bool
-}
-
-// used adds what a request to the model has used.
-func (m *agentMetrics) used(account, agent string, tokens model.Usage, currency string, cost int64) {
-	m.mu.Lock()
-	key := [2]string{account, agent}
-	is := m.known[key] || len(m.known) < maxAgents
-	if is {
-		m.known[key] = true
-	}
-	m.mu.Unlock()
-	if !is {
-		return
-	}
-	m.tokens.WithLabelValues(account, agent, "input").Add(float64(tokens.Input))
-	m.tokens.WithLabelValues(account, agent, "cached_input").Add(float64(tokens.CachedInput))
-	m.tokens.WithLabelValues(account, agent, "output").Add(float64(tokens.Output))
-	if currency != "" {
-		m.cost.WithLabelValues(account, agent, currency).Add(float64(cost) / 1e6)
-	}
 }
 
 func newMetrics() *metrics {
@@ -69,22 +36,13 @@ func newMetrics() *metrics {
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "quoin_chat_run_duration_seconds", Help: "Duration of the answers of agents.", Buckets: prometheus.ExponentialBuckets(0.1, 2, 15),
 		}),
-		agents: agentMetrics{
-			known: map[[2]string]bool{},
-			tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
-				Name: "quoin_chat_agent_tokens_total", Help: "Tokens of models by agent, and by kind: input, cached_input (a part of input), output.",
-			}, []string{"account", "agent", "kind"}),
-			cost: prometheus.NewCounterVec(prometheus.CounterOpts{
-				Name: "quoin_chat_agent_cost_total", Help: "What agents have cost, with the prices of their model endpoints.",
-			}, []string{"account", "agent", "currency"}),
-		},
 	}
 }
 
 // Collectors returns the metrics.
 func (s *Service) Collectors() []prometheus.Collector {
 	m := s.metrics
-	return []prometheus.Collector{m.running, m.streams, m.runs, m.calls, m.tokens, m.firstLine, m.duration, m.agents.tokens, m.agents.cost}
+	return []prometheus.Collector{m.running, m.streams, m.runs, m.calls, m.tokens, m.firstLine, m.duration}
 }
 
 // ran counts a run that has ended; summary is nil if it is not known.

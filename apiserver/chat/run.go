@@ -187,12 +187,10 @@ func (s *Service) work(ctx context.Context, l *live, prepared *agent.Run, m Mess
 		return nil, err
 	}
 	prepared.Log, prepared.Audit = s.metrics.log(l, s.Clock.Now()), s.metrics.audit(prepared)
-	if s.Usage != nil {
-		prepared.Model = &metered{Model: prepared.Model, service: s, scope: scopeOf(ctx, m.Agent), price: m.Agent.Endpoint.Spec.Price, run: usage.Run{
-			Source: usage.Chat, ID: fmt.Sprintf("%d/%d", l.lease.Thread, l.lease.Run), StartedAt: s.Clock.Now(), Agent: m.Agent.ID,
-			Endpoint: m.Agent.Spec.ModelEndpointRef.Name, Caller: m.caller, User: m.Asker.Owner,
-		}}
-	}
+	prepared.Model = s.Meter.Model(prepared.Model, scopeOf(ctx, m.Agent), m.Agent.Endpoint.Spec.Price, usage.Run{
+		Source: usage.Chat, ID: fmt.Sprintf("%d/%d", l.lease.Thread, l.lease.Run), StartedAt: s.Clock.Now(), Agent: m.Agent.ID,
+		Endpoint: m.Agent.Endpoint.Name, Caller: m.caller, User: m.Asker.Owner,
+	})
 	text := m.Text
 	for _, d := range m.Data {
 		text += "\n\n" + prepared.Fence.Around(d.Source, d.Text)

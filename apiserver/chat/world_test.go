@@ -23,6 +23,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/agents"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/metering"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/agent"
 	"github.com/quoin-dev/quoin/internal/agent/model"
@@ -43,7 +44,7 @@ type world struct {
 	agent   *agents.Agent
 
 	// tokens are the limits of replicas, and clock is their clock; that of the system if it is nil.
-	tokens TokenLimits
+	tokens metering.Limits
 	clock  clock.WithTickerAndDelayedExecution
 
 	mu  sync.Mutex
@@ -100,7 +101,8 @@ func (w *world) start(kill int) *replica {
 		DB: &mortal{w.db, r}, Now: func() time.Time { return time.Now().Add(w.later()) },
 		Record: func(context.Context, *store.Tx, audit.Event) error { return nil },
 	}
-	r.Service = New(Options{Agents: w, Threads: threads, Retention: DefaultRetention, Usage: &usage.Usage{DB: w.db}, Tokens: w.tokens, Clock: w.clock})
+	meter := &metering.Meter{Usage: &usage.Usage{DB: w.db}, Limits: w.tokens, Clock: clock.RealClock{}, Metrics: metering.NewMetrics()}
+	r.Service = New(Options{Agents: w, Threads: threads, Retention: DefaultRetention, Meter: meter, Clock: w.clock})
 	r.runs.open()
 	r.web = httptest.NewServer(http.HandlerFunc(r.serve))
 	w.Cleanup(func() {

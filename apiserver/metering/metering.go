@@ -1,11 +1,14 @@
-package chat
+// Package metering records what the answers of agents use after each request to a model, and limits it by day. Chats and evaluations
+// share the limits.
+package metering
 
 import (
 	"context"
 	"fmt"
 	"iter"
-	"strconv"
+	"time"
 
+	"k8s.io/utils/clock"
 	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -15,14 +18,42 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/usage"
 )
 
-// metered is the model of one answer, whose requests come one after the other. It records what they use, and sends none beyond the
-// limits of the day.
+// storeTimeout is how long recording may take.
+const storeTimeout = 20 * time.Second
+
+// Limits are the tokens that may be used in a day (UTC), of requests and answers together; 0 for no limit. An answer that has
+// begun reaches a limit with its next request to the model.
+type Limits struct {
+	// Account is the limit of an account, Caller that of a key or another caller, and User that of a person.
+	Account, Caller, User int64
+}
+
+// Meter records and limits.
+type Meter struct {
+	// Usage has what is recorded.
+	Usage *usage.Usage
+	Limits
+	Clock clock.PassiveClock
+	// Metrics count what is recorded; nil for none.
+	Metrics *Metrics
+}
+
+// Model returns the model of one answer, whose requests come one after the other. It records what they use in the run, at a price
+// that may be nil, and sends none beyond the limits of the day. Without a Meter, or without its Usage, it is the model itself.
+func (m *Meter) Model(of model.Model, scope content.Scope, price *v1alpha1.ModelPrice, run usage.Run) model.Model {
+	if m == nil || m.Usage == nil {
+		return of
+	}
+	return &metered{Model: of, meter: m, scope: scope, price: price, run: run}
+}
+
+// metered is the model of one answer.
 type metered struct {
 	model.Model
-	service *Service
-	scope   content.Scope
-	price   *v1alpha1.ModelPrice
-	run     usage.Run
+	meter *Meter
+	scope content.Scope
+	price *v1alpha1.ModelPrice
+	run   usage.Run
 }
 
 // Stream implements model.Model.
@@ -62,11 +93,11 @@ func (m *metered) count(e model.Event) {
 
 // check returns an error if a limit of the day is reached.
 func (m *metered) check(ctx context.Context) error {
-	limits := m.service.Tokens
-	if limits == (TokenLimits{}) {
+	limits := m.meter.Limits
+	if limits == (Limits{}) {
 		return nil
 	}
-	spent, err := m.service.Usage.Spent(ctx, m.scope.Account.UID, m.service.Clock.Now(), m.run.Caller, m.run.User)
+	spent, err := m.meter.Usage.Spent(ctx, m.scope.Account.UID, m.meter.Clock.Now(), m.run.Caller, m.run.User)
 	if err != nil {
 		return err
 	}
@@ -88,17 +119,17 @@ func (m *metered) record(ctx context.Context, used model.Usage) {
 	a.CachedTokens += used.CachedInput
 	a.OutputTokens += used.Output
 	a.Requests++
-	a.Duration = m.service.Clock.Since(m.run.StartedAt)
+	a.Duration = m.meter.Clock.Since(m.run.StartedAt)
 	before := a.Cost
 	err := m.cost()
-	m.service.metrics.agents.used(m.scope.Account.Name, strconv.FormatInt(m.run.Agent, 10), used, m.run.Currency, a.Cost-before)
+	m.meter.Metrics.used(m.scope.Account.Name, m.run.Agent, used, m.run.Currency, a.Cost-before)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
-		err = m.service.Usage.Record(ctx, m.scope, m.run)
+		err = m.meter.Usage.Record(ctx, m.scope, m.run)
 	}
 	if err != nil {
-		crlog.FromContext(ctx).Error(err, "The usage of a chat could not be recorded", "run", m.run.ID)
+		crlog.FromContext(ctx).Error(err, "The usage of an agent could not be recorded", "run", m.run.ID)
 	}
 }
 
