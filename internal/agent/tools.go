@@ -41,6 +41,18 @@ func (s *state) call(ctx context.Context, calls []model.ToolCall) ([]model.ToolR
 	return results, errors.Join(failed...)
 }
 
+// Call runs one call of a tool without the model, with the same records, and with the limits of a run of its own. The lines of the
+// call are in the log when it returns. The error is that of the context, of the log or of the audit log.
+func (r *Run) Call(ctx context.Context, tool string, input json.RawMessage) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Limits.Time, limitReached("%s", r.Limits.Time))
+	defer cancel()
+	s := &state{Run: r}
+	if _, err := s.callOne(ctx, &model.ToolCall{ID: tool, Name: tool, Input: input}); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
 // callOne records a call, runs it, and records its outcome.
 func (s *state) callOne(ctx context.Context, in *model.ToolCall) (model.ToolResult, error) {
 	c := Call{ID: s.newID(), Tool: in.Name, Input: in.Input}

@@ -115,6 +115,7 @@ func TestSeveralAgents(t *testing.T) {
 				Place: project.Place{Path: "agents/queries/revenue.md", Line: 2},
 			},
 		},
+		Questions: []project.Question{{Name: "a", Space: "sales", Question: "Revenue?", CertifiedQuery: "revenue", Place: project.Place{Path: "agents/eval_questions/sales/more.yaml", Line: 3}}},
 	}
 	if diff := cmp.Diff(want, seller); diff != "" {
 		t.Error(diff)

@@ -10,6 +10,8 @@ type Configured struct {
 	Rules      []Rule
 	Skills     []Skill
 	Queries    []Query
+	// Questions are those for evaluations.
+	Questions []Question
 }
 
 // For returns the configuration of an agent. Files with a single agent configure every agent of the deployment.
@@ -32,6 +34,11 @@ func (p *Project) For(name string) Configured {
 	for _, q := range p.Queries {
 		if q.Space == c.Space {
 			c.Queries = append(c.Queries, q)
+		}
+	}
+	for _, q := range p.Questions {
+		if q.Space == c.Space {
+			c.Questions = append(c.Questions, q)
 		}
 	}
 	return c

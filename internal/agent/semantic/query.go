@@ -96,6 +96,7 @@ func (t *tools) runSQL(ctx context.Context, rows int, input *queryInput) (*agent
 		return nil, err
 	}
 	defer result.Release()
+	t.observe(input, result)
 	return t.result(input, spec, result)
 }
 
@@ -136,6 +137,7 @@ func (t *tools) json(ctx context.Context, in agent.Input) (*agent.Result, error)
 		return nil, err
 	}
 	defer result.Release()
+	t.observe(input, result)
 	return t.result(input, spec, result)
 }
 

@@ -6,6 +6,7 @@
 //	search.go      ranking by the words of a search
 //	query.go       cubeSqlApi and cubeJsonQuery: run a query
 //	result.go      the result of a query, for the client and for the model
+//	table.go       the whole result of a query, for evaluations
 //	vega.go        checks chart specifications
 //	sql.go         reads names and statements of SQL
 //	members.go     reads names of members of JSON queries
@@ -44,6 +45,9 @@ type Options struct {
 	Skills           []Skill
 	// NewID returns the ids of results.
 	NewID func() string
+	// OnTable is called with the result of each query that has succeeded, in the order in which they end; it may be nil. Calls may be
+	// concurrent.
+	OnTable func(*Table)
 }
 
 // CertifiedQuery is a query that the authors of an agent have checked.

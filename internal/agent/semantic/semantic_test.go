@@ -95,13 +95,19 @@ func (w *world) rows(schema string, rows ...string) {
 // call runs a tool.
 func (w *world) call(name string, input any) (*agent.Result, error) {
 	w.Helper()
+	return w.callWith(name, input, 500)
+}
+
+// callWith runs a tool that may read a number of rows.
+func (w *world) callWith(name string, input any, rows int) (*agent.Result, error) {
+	w.Helper()
 	text, err := json.Marshal(input)
 	if err != nil {
 		w.Fatal(err)
 	}
 	for _, t := range Tools(w.Options) {
 		if t.Name == name {
-			return t.Run(w.Context(), agent.Input{JSON: text, MaxRows: 500})
+			return t.Run(w.Context(), agent.Input{JSON: text, MaxRows: rows})
 		}
 	}
 	w.Fatalf("there is no tool %s", name)
