@@ -45,6 +45,9 @@ func (s *Service) Prepare(ctx context.Context, q Question) (*agent.Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	if q.Branch, err = s.ofProduction(ctx, q.Agent.Deployment, q.Branch); err != nil {
+		return nil, err
+	}
 	target, err := s.target(ctx, q.Asker, q.Branch)
 	if err != nil {
 		return nil, err

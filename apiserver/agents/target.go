@@ -12,6 +12,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/query"
@@ -57,6 +58,27 @@ func (s *Service) environment(ctx context.Context, d *v1alpha1.Deployment, branc
 		return nil, rest.Unavailable("the environment that the agent queries is not set up yet")
 	}
 	return e, nil
+}
+
+// ofProduction returns a branch; empty if it is the one that production serves.
+func (s *Service) ofProduction(ctx context.Context, d *v1alpha1.Deployment, branch string) (string, error) {
+	if branch == "" {
+		return "", nil
+	}
+	list := &v1alpha1.BranchList{}
+	if err := s.Client.List(ctx, list, client.InNamespace(d.Namespace)); err != nil {
+		return "", fmt.Errorf("find the branch of production: %w", err)
+	}
+	var branches []*v1alpha1.Branch
+	for i := range list.Items {
+		if list.Items[i].Spec.DeploymentRef.Name == d.Name {
+			branches = append(branches, &list.Items[i])
+		}
+	}
+	if branch == catalog.ProductionBranch(d, branches) {
+		return "", nil
+	}
+	return branch, nil
 }
 
 // ofBranch returns the environment that serves a branch.

@@ -272,6 +272,15 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
+// TestBranchOfProduction: the branch that production serves has the environment of production.
+func TestBranchOfProduction(t *testing.T) {
+	acme.startPod(t)
+	got := acme.chat(t, acme.ada, object{"input": "sql SELECT country, MEASURE(count) FROM orders_view GROUP BY 1", "activeBranchName": "main"}).Is(200)
+	if !strings.Contains(string(got.Body), "CH") {
+		t.Error(string(got.Body))
+	}
+}
+
 // TestMessages: a message is answered once, a chat has one answer at a time, and an abort ends the request to the model.
 func TestMessages(t *testing.T) {
 	acme.startPod(t)

@@ -190,6 +190,9 @@ func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 	if err := c.Deploy(ctx, a.name, deployment, 1); err != nil {
 		return err
 	}
+	if err := a.keepModel(ctx); err != nil {
+		return err
+	}
 	production := &v1alpha1.Environment{}
 	if err := k8s.Get(ctx, client.ObjectKey{Namespace: a.name, Name: v1alpha1.ProductionName(deployment)}, production); err != nil {
 		return err
@@ -202,6 +205,16 @@ func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 		return err
 	}
 	return a.agents(ctx)
+}
+
+// keepModel moves the data model of the deployment to a repository that Quoin keeps.
+func (a *account) keepModel(ctx context.Context) error {
+	d := &v1alpha1.Deployment{}
+	if err := k8s.Get(ctx, client.ObjectKey{Namespace: a.name, Name: deployment}, d); err != nil {
+		return err
+	}
+	d.Spec.Model = v1alpha1.ModelSource{Repository: &v1alpha1.RepositorySource{}}
+	return k8s.Update(ctx, d)
 }
 
 // endpoints creates the model endpoints: one that works, one for globex only, and one whose Secret does not exist.
