@@ -59,10 +59,20 @@ func (f *Files) Served(ctx context.Context, d *v1alpha1.Deployment, s content.Sc
 	}
 	e := &v1alpha1.Environment{}
 	err := f.Cached.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: v1alpha1.ProductionName(d.Name)}, e)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
+	if client.IgnoreNotFound(err) != nil {
 		return nil, err
-	case err != nil || e.Status.ModelCommit == "":
+	}
+	return f.OfEnvironment(ctx, d, s, e)
+}
+
+// OfEnvironment returns what the files configure at the commit that an environment of a deployment serves, as Served does.
+func (f *Files) OfEnvironment(ctx context.Context, d *v1alpha1.Deployment, s content.Scope, e *v1alpha1.Environment) (*Read, error) {
+	switch {
+	case !inGit(d):
+		return f.empty(d)
+	case e.Status.ModelCommit == "" && e.Spec.BranchRef != nil:
+		return nil, content.Errorf(content.Conflict, "the environment of the branch serves no commit of a Git repository yet")
+	case e.Status.ModelCommit == "":
 		return nil, ErrNotServed
 	case f.Repositories == nil:
 		return nil, errNoDatabase

@@ -1,12 +1,13 @@
 // Package agents prepares answers of agents: from the kinds Agent and ModelEndpoint, and from the person who asks, to the model, the
 // tools, the system prompt and the limits of a run. Tools query as exactly that person (docs/decisions/0085).
 //
-//	agents.go    agents and their model endpoints
-//	asker.go     the person who asks
-//	models.go    the models of endpoints, with the keys in their Secrets
-//	target.go    the environment that is queried, and its tokens
-//	prepare.go   runs
-//	audit.go     tool calls in the audit log
+//	agents.go      agents and their model endpoints
+//	asker.go       the person who asks
+//	models.go      the models of endpoints, with the keys in their Secrets
+//	target.go      the environment that is queried, and its tokens
+//	prepare.go     runs
+//	audit.go       tool calls in the audit log
+//	evaluation.go  agents by name, other endpoints and files, for evaluations
 package agents
 
 import (
@@ -47,6 +48,8 @@ type Options struct {
 	// Files returns what the files of the data model configure for an agent: at the commit that production serves, or at the newest
 	// one of a branch. It may be nil.
 	Files func(ctx context.Context, a *v1alpha1.Agent, d *v1alpha1.Deployment, branch string) (*project.Configured, error)
+	// FilesOf returns what they configure at the commit that an environment serves, and the commit. It may be nil.
+	FilesOf func(ctx context.Context, a *v1alpha1.Agent, d *v1alpha1.Deployment, e *v1alpha1.Environment) (*project.Configured, string, error)
 	// Tokens signs the tokens of runs.
 	Tokens *datatokens.Issuer
 	// HTTP connects to quoin gateway for every host; nil without a gateway.
@@ -122,7 +125,7 @@ func (s *Service) complete(ctx context.Context, of *v1alpha1.Agent, id int64) (*
 			return nil, lacks(scope, permission, id)
 		}
 	}
-	a := &Agent{Agent: of, ID: id, Deployment: &v1alpha1.Deployment{}, Endpoint: &v1alpha1.ModelEndpoint{}}
+	a := &Agent{Agent: of, ID: id, Deployment: &v1alpha1.Deployment{}}
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: of.Spec.DeploymentRef.Name}, a.Deployment)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
@@ -130,14 +133,21 @@ func (s *Service) complete(ctx context.Context, of *v1alpha1.Agent, id int64) (*
 	case err != nil || !a.Deployment.DeletionTimestamp.IsZero():
 		return nil, rest.NotFound("agentId: the deployment of agent %d does not exist", id)
 	}
-	err = s.Client.Get(ctx, client.ObjectKey{Name: of.Spec.ModelEndpointRef.Name}, a.Endpoint)
-	switch allowed := a.Endpoint.Spec.AllowedAccounts; {
+	a.Endpoint, err = s.endpoint(ctx, of.Spec.ModelEndpointRef.Name)
+	return a, err
+}
+
+// endpoint returns a model endpoint; nil if there is none, or if the account may not use it.
+func (s *Service) endpoint(ctx context.Context, name string) (*v1alpha1.ModelEndpoint, error) {
+	e := &v1alpha1.ModelEndpoint{}
+	err := s.Client.Get(ctx, client.ObjectKey{Name: name}, e)
+	switch allowed := e.Spec.AllowedAccounts; {
 	case client.IgnoreNotFound(err) != nil:
 		return nil, fmt.Errorf("read the model endpoint of an agent: %w", err)
-	case err != nil, len(allowed) > 0 && !slices.Contains(allowed, scope.Account.Name):
-		a.Endpoint = nil
+	case err != nil, len(allowed) > 0 && !slices.Contains(allowed, rest.ScopeFrom(ctx).Account.Name):
+		return nil, nil
 	}
-	return a, nil
+	return e, nil
 }
 
 // Available returns an error if the agent cannot answer messages.

@@ -32,10 +32,14 @@ func (c *calls) Before(ctx context.Context, call agent.Call) error {
 	if len(input) > maxShownInput {
 		input = input[:maxShownInput]
 	}
+	details := map[string]any{"tool": call.Tool, "input": input, "asker": q.Asker.Owner, "chat": q.ChatID, "message": q.MessageID, "call": call.ID}
+	if q.Evaluation != 0 {
+		details["evaluation"] = q.Evaluation
+	}
 	action, err := recording.Begin(ctx, audit.Event{
 		Name: calledTool, Deployment: audit.Deployment{ID: a.Deployment.Labels[v1alpha1.LabelID], Name: a.Deployment.Name},
 		Object: audit.Object{Kind: "Agent", Namespace: a.Namespace, Name: a.Name, ID: strconv.FormatInt(a.ID, 10)},
-	}, map[string]any{"tool": call.Tool, "input": input, "asker": q.Asker.Owner, "chat": q.ChatID, "message": q.MessageID, "call": call.ID})
+	}, details)
 	if err != nil || action == nil {
 		return err
 	}

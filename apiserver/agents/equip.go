@@ -22,8 +22,11 @@ const (
 
 // equip sets the tools and the system prompt of a run.
 func (s *Service) equip(ctx context.Context, q Question, r *agent.Run, target query.Target) error {
-	files := &project.Configured{}
-	if s.Files != nil {
+	files := q.Files
+	if files == nil {
+		files = &project.Configured{}
+	}
+	if q.Files == nil && s.Files != nil {
 		var err error
 		if files, err = s.Files(ctx, q.Agent.Agent, q.Agent.Deployment, q.Branch); err != nil {
 			return err
@@ -35,7 +38,7 @@ func (s *Service) equip(ctx context.Context, q Question, r *agent.Run, target qu
 	}
 	o := semantic.Options{
 		Runner: s.runner, Target: target, Limits: query.Limits{Rows: maxRows, Bytes: maxBytes, Duration: queryTimeout},
-		AccessibleViews: views, SQL: q.Asker.MayUseSQL(), NewID: uuid.NewString,
+		AccessibleViews: views, SQL: q.Asker.MayUseSQL(), NewID: uuid.NewString, OnTable: q.OnTable,
 	}
 	for _, c := range files.Queries {
 		o.CertifiedQueries = append(o.CertifiedQueries, semantic.CertifiedQuery{Name: c.Name, UserRequest: c.UserRequest, Description: c.Description, SQL: c.SQL()})

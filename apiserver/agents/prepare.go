@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,9 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/agent"
+	"github.com/quoin-dev/quoin/internal/agent/project"
+	"github.com/quoin-dev/quoin/internal/agent/semantic"
+	"github.com/quoin-dev/quoin/internal/query"
 )
 
 // Question is a message to an agent.
@@ -25,6 +29,14 @@ type Question struct {
 	ChatID, MessageID string
 	// Branch that is queried; empty for that of production.
 	Branch string
+	// Evaluation is the number of the evaluation that asks; 0 for a chat.
+	Evaluation int64
+	// Files configure the agent, instead of those of the branch; nil for these.
+	Files *project.Configured
+	// OnTable is called with the whole results of queries; it may be nil.
+	OnTable func(*semantic.Table)
+	// Recorded is true if nothing may be queried: the caller replaces the tools.
+	Recorded bool
 }
 
 const (
@@ -48,9 +60,11 @@ func (s *Service) Prepare(ctx context.Context, q Question) (*agent.Run, error) {
 	if q.Branch, err = s.ofProduction(ctx, q.Agent.Deployment, q.Branch); err != nil {
 		return nil, err
 	}
-	target, err := s.target(ctx, q.Asker, q.Branch)
-	if err != nil {
-		return nil, err
+	target := noTarget
+	if !q.Recorded {
+		if target, err = s.target(ctx, q.Asker, q.Branch); err != nil {
+			return nil, err
+		}
 	}
 	r := &agent.Run{
 		Model: m, Limits: limitsOf(q.Agent), Audit: &calls{question: q}, Fence: fenceOf(q), NewID: uuid.NewString,
@@ -60,6 +74,11 @@ func (s *Service) Prepare(ctx context.Context, q Question) (*agent.Run, error) {
 	}
 	return r, s.equip(ctx, q, r, target)
 }
+
+// noTarget is where nothing can be queried.
+var noTarget = query.Target{Token: func(context.Context) (string, error) {
+	return "", errors.New("a run on recorded results has tried to query")
+}}
 
 // limitsOf returns the limits of the answers of an agent.
 func limitsOf(a *Agent) agent.Limits {

@@ -123,7 +123,7 @@ func (t *tokens) token(ctx context.Context) (string, error) {
 	defer t.mu.Unlock()
 	now := t.service.Clock.Now()
 	if now.Sub(t.checked) >= checkInterval {
-		if err := t.check(ctx); err != nil {
+		if err := t.service.Check(ctx, t.asker); err != nil {
 			return "", err
 		}
 		t.checked = now
@@ -142,18 +142,19 @@ func (t *tokens) token(ctx context.Context) (string, error) {
 	return next.JWT, nil
 }
 
-// check returns an error if the caller may not ask any more.
-func (t *tokens) check(ctx context.Context) error {
+// Check returns an error if the credential of the caller is no longer valid, or if the caller may not ask any more. The context is that
+// of a run.
+func (s *Service) Check(ctx context.Context, asker *Asker) error {
 	p, err := auth.Again(ctx)
 	switch {
 	case errors.Is(err, auth.ErrNoCredential), errors.Is(err, auth.ErrForbidden):
 		return errEnded
 	case err != nil: // it cannot be checked now
 		if ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "The credential of a chat cannot be checked")
+			log.FromContext(ctx).Error(err, "The credential of a run cannot be checked")
 		}
 		return nil
-	case p != nil && !p.MayOn(t.asker.needed, t.asker.scope.Deployment.Name):
+	case p != nil && !p.MayOn(asker.needed, asker.scope.Deployment.Name):
 		return errEnded
 	}
 	return nil

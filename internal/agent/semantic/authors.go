@@ -60,7 +60,7 @@ func (t *tools) skillsTool() agent.Tool {
 		}
 		all.WriteString(line)
 	}
-	return tool("skills", "Returns instructions of the authors of this agent for a task. Follow them when the question is about their task, or begins with a slash and their name. The skills are:"+all.String(),
+	return tool(SkillsTool, "Returns instructions of the authors of this agent for a task. Follow them when the question is about their task, or begins with a slash and their name. The skills are:"+all.String(),
 		map[string]any{"name": text("The name of the skill; without it, skills are listed.")}, []string{}, t.skills)
 }
 

@@ -46,7 +46,7 @@ func fields(more map[string]any) map[string]any {
 }
 
 func (t *tools) sqlTool() agent.Tool {
-	return tool("cubeSqlApi", "Runs a SELECT on the semantic model and returns at most 100 rows, and the number of all. "+
+	return tool(SQLTool, "Runs a SELECT on the semantic model and returns at most 100 rows, and the number of all. "+
 		"Tables are views; columns are their members without the name of the view. Measures are written MEASURE(name), and every other column is in GROUP BY. "+
 		"Use only members that cubeMeta has returned. Aggregate, filter and limit in the query.",
 		fields(map[string]any{"sqlQuery": text("One SELECT statement, in the dialect of PostgreSQL.")}), []string{"sqlQuery"}, t.sql)

@@ -27,6 +27,14 @@ import (
 	"github.com/quoin-dev/quoin/internal/query"
 )
 
+// The names of tools that other packages know.
+const (
+	// SQLTool runs SQL.
+	SQLTool = "cubeSqlApi"
+	// SkillsTool returns texts of the authors of the agent, and no data.
+	SkillsTool = "skills"
+)
+
 // Options are what the tools of a run use.
 type Options struct {
 	// Runner connects to the gateway, and Target is the environment with the tokens of the asker.
