@@ -57,6 +57,7 @@ func TestDatabases(t *testing.T) {
 			"threads expire":                                testExpire,
 			"what is of deleted deployments is deleted":     testPurge,
 			"the threads of deleted users are deleted":      testDeletedUser,
+			"runs that have ended are listed":               testRuns,
 			"a thread has a limit":                          testLimit,
 			"what cannot be stored is rejected":             testInvalid,
 		} {
@@ -483,6 +484,26 @@ func testPurge(w *world) {
 		if n := contenttest.Count(w.T, w.db, table); n != want {
 			w.Errorf("%d rows of %s are left, want %d", n, table, want)
 		}
+	}
+}
+
+func testRuns(w *world) {
+	thread, l := w.begin("c1", "1-message")
+	w.must(w.threads.End(w.Context(), l, Done, bodies("a", "b")...))
+	_, l = w.begin("c1", "2-message")
+	w.must(w.threads.End(w.Context(), l, Failed, bodies("c")...))
+	w.begin("c1", "3-message")
+	other, _ := w.begin("c2", "4-message")
+	runs := func(of *Thread, limit int) (out string) {
+		all, err := w.threads.Runs(w.Context(), demo.Account.UID, of.ID, limit)
+		w.must(err)
+		for _, r := range all {
+			out += fmt.Sprintf("%s %s %d-%d ", r.MessageID, r.State, r.After, r.Last)
+		}
+		return out
+	}
+	if got := runs(thread, 9) + "| " + runs(thread, 1) + "| " + runs(other, 9); got != "1-message done 0-2 2-message failed 2-3 | 1-message done 0-2 | " {
+		w.Error(got)
 	}
 }
 

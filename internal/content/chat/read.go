@@ -90,6 +90,31 @@ func (t *Threads) Run(ctx context.Context, accountUID string, thread, run int64)
 	return found, nil
 }
 
+// Runs returns the runs of a thread that have ended, in their order, at most a number of them.
+func (t *Threads) Runs(ctx context.Context, accountUID string, thread int64, limit int) (runs []*Run, err error) {
+	err = t.DB.Read(ctx, func(q store.Querier) error {
+		runs = nil
+		const query = "SELECT " + runColumns + " FROM chat_run WHERE account_uid = $1 AND thread_id = $2 AND state <> 'running' ORDER BY id LIMIT $3"
+		rows, err := q.QueryContext(ctx, query, accountUID, thread, limit)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			r, err := scanRun(rows)
+			if err != nil {
+				return err
+			}
+			runs = append(runs, r)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	return runs, nil
+}
+
 // OfMessage returns the run of a message in a thread. The error is ErrUnknown if there is none.
 func (t *Threads) OfMessage(ctx context.Context, accountUID string, thread int64, messageID string) (found *Run, err error) {
 	err = t.DB.Read(ctx, func(q store.Querier) error {
