@@ -43,6 +43,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/edit"
+	"github.com/quoin-dev/quoin/apiserver/evaluations"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
 	"github.com/quoin-dev/quoin/apiserver/mcp"
@@ -358,6 +359,8 @@ type storedGroups struct {
 	dbt *dbtobjects.Objects
 	// chat has the chats with agents; nil without a database.
 	chat *chat.Service
+	// evaluations has the evaluations of agents; nil without a database.
+	evaluations *evaluations.Service
 }
 
 // use opens the content store and sets the options that need it. It returns the audit log.
@@ -376,7 +379,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 	g.model.DeployTokens = &deploytoken.Tokens{DB: database, Record: model.Record}
 	g.signIn = &oauth.Store{DB: database, Record: signin.RecordTx}
 	g.agents.Usage = &usage.Usage{DB: database}
-	if err := errors.Join(g.useUserTokens(k8s, database, c), g.useContent(k8s, database, c), g.useChat(database, c)); err != nil {
+	if err := errors.Join(g.useUserTokens(k8s, database, c), g.useContent(k8s, database, c), g.useChat(database, c), g.useEvaluations(k8s, database, c)); err != nil {
 		return nil, err
 	}
 	background.Run("content store", database.Run) // when all jobs are registered
@@ -406,7 +409,7 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 	var agents *agents.Service
 	if stored.chat != nil {
 		agents = newAgents(k8s, people, roles, tokens, stored.agents.Files, c)
-		stored.chat.Agents = agents
+		stored.chat.Agents, stored.evaluations.Agents = agents, agents
 	}
 	api, err := composeREST(known, identity.Options{
 		Kube: writer, Catalog: known, Users: people,
@@ -426,6 +429,7 @@ func composeREST(known rest.DeploymentFinder, identities identity.Options, store
 		content.New(stored.content),
 		stored.chat.Families(),
 		restagents.New(stored.agents),
+		stored.evaluations.Families(),
 	)...)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/chat"
 	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/directory"
+	"github.com/quoin-dev/quoin/apiserver/evaluations"
 	"github.com/quoin-dev/quoin/apiserver/metering"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
@@ -24,6 +25,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/agent/project"
 	"github.com/quoin-dev/quoin/internal/content"
 	chatstore "github.com/quoin-dev/quoin/internal/content/chat"
+	"github.com/quoin-dev/quoin/internal/content/evaluation"
 	"github.com/quoin-dev/quoin/internal/content/usage"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/telemetry"
@@ -40,12 +42,23 @@ func (g *storedGroups) useChat(database *store.Database, c Config) error {
 	return telemetry.Register(metrics.Registry, append(g.chat.Collectors(), g.chat.Meter.Metrics.Collectors()...)...)
 }
 
+// useEvaluations sets the evaluations of agents, after the chats. Agents is set before requests are served.
+func (g *storedGroups) useEvaluations(k8s cluster.Cluster, database *store.Database, c Config) error {
+	g.evaluations = evaluations.New(evaluations.Options{
+		Evaluations: &evaluation.Evaluations{DB: g.content.Database, Record: recordOfRequest},
+		Orphans:     &evaluation.Evaluations{DB: database, Record: recordWithoutRequest(k8s.GetCache())},
+		Threads:     g.chat.Threads, Retention: g.chat.Retention, Meter: g.chat.Meter, Clock: clock.RealClock{}, Log: c.Log,
+	})
+	database.WhileOpen(g.evaluations.Run)
+	return telemetry.Register(metrics.Registry, g.evaluations.Collectors()...)
+}
+
 // newAgents returns what chats need of the agents of all accounts.
 func newAgents(k8s cluster.Cluster, people *directory.Directory, roles *access.Roles, tokens *datatokens.Issuer, files restagents.Files, c Config) *agents.Service {
 	return agents.New(agents.Options{
 		Client: k8s.GetClient(), Live: k8s.GetAPIReader(), Namespace: c.Namespace,
 		Users:      auth.NewActiveUsers(people, roles, k8s.GetAPIReader(), clock.RealClock{}),
-		Attributes: people.Attributes, Files: configuredBy(files), Tokens: tokens, HTTP: c.Gateway.Client(), Clock: clock.RealClock{},
+		Attributes: people.Attributes, Files: configuredBy(files), FilesOf: configuredAt(files), Tokens: tokens, HTTP: c.Gateway.Client(), Clock: clock.RealClock{},
 	})
 }
 
@@ -69,5 +82,19 @@ func configuredBy(files restagents.Files) func(ctx context.Context, a *v1alpha1.
 		}
 		configured := read.For(agentfiles.ConfigName(a))
 		return &configured, nil
+	}
+}
+
+// configuredAt returns a function that reads what files configure for an agent at the commit that an environment serves.
+func configuredAt(files restagents.Files) func(ctx context.Context, a *v1alpha1.Agent, d *v1alpha1.Deployment, e *v1alpha1.Environment) (*project.Configured, string, error) {
+	return func(ctx context.Context, a *v1alpha1.Agent, d *v1alpha1.Deployment, e *v1alpha1.Environment) (*project.Configured, string, error) {
+		s := *rest.ScopeFrom(ctx)
+		s.Deployment = d
+		read, err := files.OfEnvironment(ctx, d, s.Content(), e)
+		if err != nil {
+			return nil, "", content.Prefixed("the files of the agent", err)
+		}
+		configured := read.For(agentfiles.ConfigName(a))
+		return &configured, read.Commit, nil
 	}
 }

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,11 @@ func (f *stubFiles) OfBranch(_ context.Context, _ *v1alpha1.Deployment, _ conten
 	return &agentfiles.Read{Project: f.dev}, nil
 }
 
+func (f *stubFiles) OfEnvironment(_ context.Context, _ *v1alpha1.Deployment, s content.Scope, e *v1alpha1.Environment) (*agentfiles.Read, error) {
+	f.scope = s
+	return &agentfiles.Read{Project: f.served, Commit: e.Status.ModelCommit}, f.err
+}
+
 // TestConfiguredBy: a run has the files that production serves, or those of its branch.
 func TestConfiguredBy(t *testing.T) {
 	rule := func(text string) *project.Project {
@@ -56,7 +62,14 @@ func TestConfiguredBy(t *testing.T) {
 	if _, err := configuredBy(files)(ctx, a, d, "none"); !errors.As(err, &rejected) || rejected.Message != `the files of the agent: branch "none" does not exist` {
 		t.Error(err)
 	}
+	e := &v1alpha1.Environment{Status: v1alpha1.EnvironmentStatus{ModelCommit: "abc"}}
+	if got, commit, err := configuredAt(files)(ctx, a, d, e); err != nil || commit != "abc" || len(got.Rules) != 1 || got.Rules[0].Prompt != "served" {
+		t.Errorf("%+v, %q, %v", got, commit, err)
+	}
 	files.err = agentfiles.ErrNotServed
+	if _, _, err := configuredAt(files)(ctx, a, d, e); !errors.As(err, &rejected) || !strings.Contains(rejected.Message, "serves no commit") {
+		t.Error(err)
+	}
 	if got, err := configuredBy(files)(ctx, a, d, ""); err != nil || len(got.Rules) != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/dbtsync"
 	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
+	"github.com/quoin-dev/quoin/internal/content/evaluation"
 	"github.com/quoin-dev/quoin/internal/content/oauth"
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/content/subject"
@@ -38,7 +39,7 @@ import (
 func ContentOwners() []store.Owner { return slices.Clone(owners) }
 
 // owners are the packages with tables in the content store.
-var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner, oauth.Owner, usertoken.Owner, subject.Owner, usage.Owner, chat.Owner}, content.Owners...)
+var owners = append([]store.Owner{audit.Owner, token.Owner, repository.Owner, dbtsync.Owner, devmode.Owner, upload.Owner, deploytoken.Owner, oauth.Owner, usertoken.Owner, subject.Owner, usage.Owner, chat.Owner, evaluation.Owner}, content.Owners...)
 
 const (
 	// purgeInterval is the time between two scans for content of deleted objects.

@@ -12,6 +12,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/contentusers"
 	"github.com/quoin-dev/quoin/apiserver/rest/content"
 	chatstore "github.com/quoin-dev/quoin/internal/content/chat"
+	"github.com/quoin-dev/quoin/internal/content/evaluation"
 	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/content/usage"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -21,7 +22,7 @@ import (
 // is open.
 func (g *storedGroups) useContent(k8s cluster.Cluster, database *store.Database, c Config) error {
 	service := contentusers.New(contentusers.Options{
-		Users: &subject.Users{DB: database, Parts: slices.Concat(content.OfUsers, usage.OfUsers, chatstore.OfUsers)},
+		Users: &subject.Users{DB: database, Parts: slices.Concat(content.OfUsers, usage.OfUsers, chatstore.OfUsers, evaluation.OfUsers)},
 		Cache: k8s.GetCache(), Live: k8s.GetAPIReader(), Log: c.Log,
 	})
 	g.content.Database = service.Guard(database)

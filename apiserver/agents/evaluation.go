@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/agent/project"
+	"github.com/quoin-dev/quoin/internal/content"
 )
 
 // Caller returns the caller of a request below a deployment as the one who asks. A caller who is no person has what its data tokens
@@ -137,7 +138,7 @@ func (s *Service) Configured(ctx context.Context, a *Agent, branch string) (*pro
 	}
 	e, err := s.environment(ctx, a.Deployment, branch)
 	if err != nil {
-		return nil, "", err
+		return nil, "", content.Prefixed("branchName", err)
 	}
 	return s.FilesOf(ctx, a.Agent, a.Deployment, e)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/query"
 )
 
@@ -33,7 +34,7 @@ func (s *Service) target(ctx context.Context, asker *Asker, branch string) (quer
 	}
 	e, err := s.environment(ctx, asker.scope.Deployment, branch)
 	if err != nil {
-		return query.Target{}, err
+		return query.Target{}, content.Prefixed("activeBranchName", err)
 	}
 	t := &tokens{service: s, environment: e, asker: asker, checked: s.Clock.Now()}
 	if _, err := t.token(ctx); err != nil {
@@ -99,7 +100,7 @@ func (s *Service) ofBranch(ctx context.Context, d *v1alpha1.Deployment, branch s
 			}
 		}
 	}
-	return nil, rest.NotFound("activeBranchName: deployment %s has no branch %q with an environment", d.Labels[v1alpha1.LabelID], rest.Clip(branch))
+	return nil, content.Errorf(content.NotFound, "deployment %s has no branch %q with an environment", d.Labels[v1alpha1.LabelID], rest.Clip(branch))
 }
 
 // tokens are those of a run.

@@ -106,8 +106,8 @@ func documents(b *StreamBody) (out []Document, err error) {
 	return out, nil
 }
 
-// settings returns the session; nil if there is none.
-func (in *SessionInput) settings() (*agents.Session, error) {
+// Settings returns the session; nil if there is none.
+func (in *SessionInput) Settings() (*agents.Session, error) {
 	if in == nil {
 		return nil, nil
 	}

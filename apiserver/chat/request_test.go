@@ -39,7 +39,7 @@ func FuzzRequest(f *testing.F) {
 		if json.Unmarshal(text, &body) != nil {
 			return
 		}
-		if s, err := body.SessionSettings.settings(); !rejected(t, err) && s != nil {
+		if s, err := body.SessionSettings.Settings(); !rejected(t, err) && s != nil {
 			if (s.ExternalID == "") == (s.InternalID == "") || s.ExternalID != strings.TrimSpace(s.ExternalID) {
 				t.Errorf("%+v", s)
 			}

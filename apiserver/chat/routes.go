@@ -186,7 +186,7 @@ func (s *Service) asker(ctx context.Context, in InAgent, session *SessionInput) 
 	if err != nil {
 		return nil, nil, err
 	}
-	settings, err := session.settings()
+	settings, err := session.Settings()
 	if err != nil {
 		return nil, nil, err
 	}

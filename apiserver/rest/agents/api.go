@@ -20,6 +20,7 @@ import (
 type Files interface {
 	Served(ctx context.Context, d *v1alpha1.Deployment, s content.Scope) (*agentfiles.Read, error)
 	OfBranch(ctx context.Context, d *v1alpha1.Deployment, s content.Scope, branch string) (*agentfiles.Read, error)
+	OfEnvironment(ctx context.Context, d *v1alpha1.Deployment, s content.Scope, e *v1alpha1.Environment) (*agentfiles.Read, error)
 }
 
 // Usage sums up what agents use: *usage.Usage.
