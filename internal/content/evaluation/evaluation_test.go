@@ -157,7 +157,7 @@ func testRun(w *world) {
 		w.Errorf("%+v", found)
 	}
 	w.equal(strings.Join(w.events, "\n"), `Started agent evaluation name-a1 1 {"agentId":{"after":7},"branchName":{"after":"main"},"items":{"after":3},"kind":{"after":"questions"},"owner":{"after":"ScimUser:ada"}}
-Ended agent evaluation name-a1 1 {"agentId":{"after":7},"error":{"after":1},"fail":{"after":1},"kind":{"after":"questions"},"pass":{"after":1},"review":{"after":0},"status":{"after":"completed"}}`)
+Ended agent evaluation name-a1 1 {"agentId":{"after":7},"kind":{"after":"questions"},"status":{"after":"completed"},"verdicts":{"after":"1 pass, 1 fail, 0 review, 1 error"}}`)
 }
 
 func testFailure(w *world) {

@@ -32,6 +32,20 @@ type llm struct {
 	// keys are those of the requests, and conversations what they had.
 	keys          []string
 	conversations []string
+	// replaced are texts of questions, which it reads as others.
+	replaced map[string]string
+}
+
+// rewrite has the model read a text of questions as another one, until the test ends.
+func (m *llm) rewrite(t *testing.T, from, to string) {
+	t.Helper()
+	set := func(texts map[string]string) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.replaced = texts
+	}
+	set(map[string]string{from: to})
+	t.Cleanup(func() { set(nil) })
 }
 
 func startModel() *llm {
@@ -98,6 +112,11 @@ func (m *llm) serve(w http.ResponseWriter, r *http.Request) {
 			question = text(message.Content)
 		}
 	}
+	m.mu.Lock()
+	for from, to := range m.replaced {
+		question = strings.ReplaceAll(question, from, to)
+	}
+	m.mu.Unlock()
 	word, rest, _ := strings.Cut(question, " ")
 	out := &chunks{w}
 	switch {

@@ -105,6 +105,10 @@ func (p *pod) serve(w http.ResponseWriter, r *http.Request) {
 	case path == "/v1/load" && strings.Contains(string(body), "orders_view.secret"):
 		w.WriteHeader(http.StatusInternalServerError)
 		_, _ = io.WriteString(w, `{"error":"Error: You requested hidden member: 'orders_view.secret'. Please make it visible using `+"`shown: true`"+`"}`)
+	case path == "/v1/cubesql" && strings.Contains(string(body), "FROM many"):
+		_, _ = io.WriteString(w, `{"schema":[{"name":"n","column_type":"Int64"}]}`+"\n"+`{"data":[`+strings.Repeat("[1],", 10_000)+`[1]]}`+"\n")
+	case path == "/v1/cubesql" && strings.Contains(string(body), "FROM two"):
+		_, _ = io.WriteString(w, `{"schema":[{"name":"n","column_type":"Int64"}]}`+"\n"+`{"data":[["1"],["2"]]}`+"\n")
 	case path == "/v1/cubesql":
 		schema := `{"schema":[{"name":"country","column_type":"String"},{"name":"n","column_type":"Int64"}],"lastRefreshTime":"2026-11-23T12:00:00.000Z"}` + "\n"
 		row, _ := json.Marshal(map[string]any{"data": [][]string{{country, "1"}}})

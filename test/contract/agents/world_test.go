@@ -153,8 +153,8 @@ func (g *gateways) start() error {
 type account struct {
 	name string
 	// admin is a program; scoped is one that is limited to another deployment; reader is a program that only reads. ada is an
-	// Explorer and ben a Viewer, who writes no SQL. lost is a key of ada that a test deletes.
-	admin, scoped, reader, ada, ben, lost string
+	// Explorer and ben a Viewer, who writes no SQL. lost and evaluator are keys of ada that tests delete.
+	admin, scoped, reader, ada, ben, lost, evaluator string
 }
 
 var acme, globex = &account{name: "acme"}, &account{name: "globex"}
@@ -166,13 +166,13 @@ func (a *account) host() string { return a.name + ".example.com" }
 func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 	owner := func(name string) *v1alpha1.ApiKeyOwner { return &v1alpha1.ApiKeyOwner{ScimUser: name} }
 	keys, tokens, err := clustertest.Keys(a.name, map[string]v1alpha1.ApiKeySpec{
-		"admin": {}, "ada": {Owner: owner("ada")}, "ben": {Owner: owner("ben")}, "lost": {Owner: owner("ada")},
+		"admin": {}, "ada": {Owner: owner("ada")}, "ben": {Owner: owner("ben")}, "lost": {Owner: owner("ada")}, "evaluator": {Owner: owner("ada")},
 		"reader": {Permissions: []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead, v1alpha1.PermissionDeploymentAgentRead}}, "scoped": {Deployments: []string{"hr"}},
 	})
 	if err != nil {
 		return err
 	}
-	a.admin, a.scoped, a.reader, a.ada, a.ben, a.lost = tokens["admin"], tokens["scoped"], tokens["reader"], tokens["ada"], tokens["ben"], tokens["lost"]
+	a.admin, a.scoped, a.reader, a.ada, a.ben, a.lost, a.evaluator = tokens["admin"], tokens["scoped"], tokens["reader"], tokens["ada"], tokens["ben"], tokens["lost"], tokens["evaluator"]
 	person := func(name, country string, role v1alpha1.AccountRoleReference) *v1alpha1.ScimUser {
 		return &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: a.name, Name: name}, Spec: v1alpha1.ScimUserSpec{
 			UserName: name + "@example.com", AccountRoles: []v1alpha1.AccountRoleReference{role}, Attributes: []v1alpha1.UserAttributeValue{{
@@ -237,6 +237,7 @@ func endpoints(ctx context.Context) error {
 		endpoint("scripted", func(*v1alpha1.ModelEndpointSpec) {}),
 		endpoint("of-globex", func(s *v1alpha1.ModelEndpointSpec) { s.AllowedAccounts = []string{"globex"} }),
 		endpoint("unreachable", func(s *v1alpha1.ModelEndpointSpec) { s.BaseURL = v1alpha1.ModelBaseURL("http://" + nowhere + "/v1") }),
+		endpoint("other", func(s *v1alpha1.ModelEndpointSpec) { s.Model = "other" }),
 		endpoint("no-secret", func(s *v1alpha1.ModelEndpointSpec) { s.APIKeySecretRef.Name = "missing" }),
 	} {
 		if err := k8s.Create(ctx, o); err != nil {
