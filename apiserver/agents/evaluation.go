@@ -56,12 +56,13 @@ func choose(all []v1alpha1.Agent, name string) (*v1alpha1.Agent, error) {
 		names = append(names, all[i].Name)
 	}
 	slices.Sort(names)
-	if name == "" {
-		if len(all) == 1 {
-			return &all[0], nil
-		}
-		name = project.Auto
-		if at := only(all, func(a *v1alpha1.Agent) bool { return agentfiles.ConfigName(a) == name }); at >= 0 {
+	switch {
+	case len(all) == 0:
+		return nil, rest.NotFound("agentName: the deployment has no agent that can be asked")
+	case name == "" && len(all) == 1:
+		return &all[0], nil
+	case name == "":
+		if at := only(all, func(a *v1alpha1.Agent) bool { return agentfiles.ConfigName(a) == project.Auto }); at >= 0 {
 			return &all[at], nil
 		}
 		return nil, rest.BadRequest("agentName: is absent, and the deployment has %d agents that are not suspended; allowed: one of %s", len(all), list(names))
@@ -106,10 +107,7 @@ func only(all []v1alpha1.Agent, is func(a *v1alpha1.Agent) bool) int {
 const maxListed = 20
 
 func list(names []string) string {
-	switch {
-	case len(names) == 0:
-		return "none, since there is no agent"
-	case len(names) > maxListed:
+	if len(names) > maxListed {
 		return strings.Join(names[:maxListed], ", ") + ", …"
 	}
 	return strings.Join(names, ", ")

@@ -2,7 +2,6 @@ package evaluations
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -50,6 +49,8 @@ type job struct {
 	// tokens is the number of tokens that all answers may use, and used that of those that they have used.
 	tokens int64
 	used   atomic.Int64
+	// exhausted is true if an item was left out for lack of tokens. Those in progress are finished.
+	exhausted atomic.Bool
 
 	cancel context.CancelCauseFunc
 }
@@ -99,6 +100,9 @@ func (s *Service) work(ctx context.Context, j *job) {
 	kept.Go(func() { s.keep(keeping, j) })
 	s.all(ctx, j)
 	cause := context.Cause(ctx)
+	if cause == nil && j.exhausted.Load() {
+		cause = &agent.LimitReached{Message: fmt.Sprintf("it has reached its limit of %d tokens", j.tokens)}
+	}
 	stopKeeping()
 	kept.Wait()
 	s.end(ctx, j, cause)
@@ -131,7 +135,7 @@ func (s *Service) one(ctx context.Context, j *job, n int) {
 		return
 	}
 	if j.used.Load() >= j.tokens {
-		j.cancel(&agent.LimitReached{Message: fmt.Sprintf("it has reached its limit of %d tokens", j.tokens)})
+		j.exhausted.Store(true)
 		return
 	}
 	if err := s.Agents.Check(ctx, j.asker); err != nil {
@@ -143,9 +147,8 @@ func (s *Service) one(ctx context.Context, j *job, n int) {
 		return
 	}
 	if err == nil {
-		result.fit()
 		var body []byte
-		if body, err = json.Marshal(result); err == nil {
+		if body, err = result.encode(); err == nil {
 			err = s.retry(ctx, func(ctx context.Context) error {
 				return s.Evaluations.Add(ctx, j.lease, evaluation.Result{Number: n + 1, Verdict: result.Verdict, Body: body})
 			})

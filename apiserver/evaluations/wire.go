@@ -2,6 +2,7 @@ package evaluations
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -114,22 +115,35 @@ type Call struct {
 const (
 	maxRows     = 10
 	maxRowBytes = 4 << 10
+	maxColumn   = 128
 	maxText     = 8 << 10
 	maxInput    = 2 << 10
 	maxCalls    = 20
 	maxDetail   = 1 << 10
 )
 
-// fit cuts texts and lists, so that the results of an evaluation can be read at once.
-func (r *Result) fit() {
-	for text, most := range map[*string]int{r.ExpectedQuery: maxText, r.ActualQuery: maxText, r.Answer: maxText, r.RecordedAnswer: maxText, &r.QuestionTextSnapshot: maxText, r.Detail: maxDetail} {
-		cut(text, most)
+// encode returns a result as it is stored. Texts and lists are cut, so that the results of an evaluation can be read at once: more if
+// their JSON is much longer than they are.
+func (r *Result) encode() ([]byte, error) {
+	for divisor := 1; ; divisor *= 2 {
+		r.fit(divisor)
+		body, err := json.Marshal(r)
+		if err != nil || len(body) <= evaluation.MaxBody {
+			return body, err
+		}
 	}
-	r.ToolCalls = r.ToolCalls[:min(len(r.ToolCalls), maxCalls)]
+}
+
+// fit cuts texts and lists at their limits, divided by a number.
+func (r *Result) fit(divisor int) {
+	for text, most := range map[*string]int{r.ExpectedQuery: maxText, r.ActualQuery: maxText, r.Answer: maxText, r.RecordedAnswer: maxText, &r.QuestionTextSnapshot: maxText, r.Detail: maxDetail} {
+		cut(text, most/divisor)
+	}
+	r.ToolCalls = r.ToolCalls[:min(len(r.ToolCalls), maxCalls/divisor)]
 	for i := range r.ToolCalls {
 		c := &r.ToolCalls[i]
 		for text, most := range map[*string]int{c.Input: maxInput, c.RecordedInput: maxInput, c.Error: maxDetail, c.RecordedError: maxDetail, c.Detail: maxDetail, &c.Tool: maxDetail} {
-			cut(text, most)
+			cut(text, most/divisor)
 		}
 	}
 }
@@ -148,7 +162,10 @@ func cut(text *string, most int) {
 
 // rowsOf returns the first rows of a result.
 func rowsOf(t *semantic.Table) *Rows {
-	out := &Rows{Columns: t.Columns, Rows: [][]*string{}, TotalRows: len(t.Rows)}
+	out := &Rows{Columns: slices.Clone(t.Columns), Rows: [][]*string{}, TotalRows: len(t.Rows)}
+	for i := range out.Columns {
+		cut(&out.Columns[i], maxColumn)
+	}
 	left := maxRowBytes
 	for _, row := range t.Rows[:min(len(t.Rows), maxRows)] {
 		for _, v := range row {

@@ -35,10 +35,11 @@ var needs = map[string]string{
 	"DeploymentCreate":  `createDeployment getGitHubStatus listGitHubInstallations listGitHubRepositories listGitHubBranches`,
 	"DeploymentRead": `getDeployments getDeployment getDeploymentEnvironments getDeploymentSettings listDeploymentVersions getEnvVariables
 		buildStatus pods logs getDeploymentEnvironmentTokens createDeploymentEnvironmentToken`,
-	"DeploymentAgentRead": `streamChatState abortChat listAgents listAgentSkills`,
-	"DeploymentUpdate":    `listAgentUsage updateDeployment advanceCreationStep resetCreationStep`,
-	"DeploymentDelete":    `deleteDeployment`,
-	"SecretsManage":       `setEnvVariables deploySetEnv`,
+	"DeploymentAgentRead": `streamChatState abortChat listAgents listAgentSkills startEvaluation startChatReplay listEvaluations getEvaluation
+		listEvaluationResults cancelEvaluation`,
+	"DeploymentUpdate": `listAgentUsage updateDeployment advanceCreationStep resetCreationStep`,
+	"DeploymentDelete": `deleteDeployment`,
+	"SecretsManage":    `setEnvVariables deploySetEnv`,
 	"SchemaRead": `createDeploymentEnvironmentTokenForMetaSync listBranches listFiles fileHashes validateDataModel listDbtSyncs
 		getDbtSyncStatus getDbtSyncLogs getDbtSyncResult getDbtSyncGeneratedFiles livePreviewStatus deployListDeployments deployFiles`,
 	"SchemaUpdate": `createBranch removeBranch setBranchStagingEnvironment pull commitChanges mergeIntoParentBranch mergeToDefaultBranch
