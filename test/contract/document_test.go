@@ -254,7 +254,7 @@ func (s *specification) createItem(c caller, r *rand.Rand, path string, ids map[
 	collection = "/api/v1/deployments/{deploymentId}" + collection
 	name, _, _ := strings.Cut(rest, "}")
 	create, exists := s.paths[collection]["post"]
-	if !found || !exists || ids[name] != "" || strings.HasPrefix(path, "/build/") {
+	if !found || !exists || ids[name] != "" || isRun(path) || strings.HasPrefix(path, "/build/") {
 		return
 	}
 	const tries = 30
@@ -322,10 +322,10 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 	return succeeded
 }
 
-// isRun reports whether a path is that of a run of a report or of a chat, which need a gateway: test/contract/runs and
+// isRun reports whether a path is that of a run of a report, a chat or an evaluation, which need a gateway: test/contract/runs and
 // test/contract/agents have one.
 func isRun(path string) bool {
-	return strings.HasSuffix(path, "/run") || strings.Contains(path, "/chat/")
+	return strings.HasSuffix(path, "/run") || strings.Contains(path, "/chat/") || strings.HasSuffix(path, "/chat-replays") || strings.Contains(path, "/evaluations")
 }
 
 // checkContent sends valid requests for a report, the dashboard that shows it, and who has access to that.
@@ -581,9 +581,10 @@ var ofTypes = []string{
 }
 
 // ofReaders are the operations of callers who may read that are no GETs: they record which spreadsheets have the result of a
-// report, as documented, and what a person likes, run a report, or chat. They leave the content as it is.
+// report, as documented, and what a person likes, run a report, chat, or evaluate. They leave the content as it is.
 var ofReaders = []string{
 	"connectReportToWorkbook", "disconnectReportFromWorkbook", "refreshReport", "runReport", "runDashboardReport", "streamChatState", "abortChat", "setWorkbookFavorite", "removeWorkbookFavorite",
+	"startEvaluation", "startChatReplay", "cancelEvaluation",
 }
 
 // requiredPermission returns the permission in the description of an operation.

@@ -26,7 +26,9 @@ func (a *account) path(agent any, of string) string {
 // call sends a request with a token of an account.
 func (a *account) call(t *testing.T, token, method, path string, body any) *apiclient.Answer {
 	t.Helper()
-	return apiclient.Call(t, anyone, token, method, "https://"+a.host()+path, body)
+	got := apiclient.Call(t, anyone, token, method, "https://"+a.host()+path, body)
+	described(t, method, path, got)
+	return got
 }
 
 // chat sends a request to the analyst.
