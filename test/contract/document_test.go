@@ -290,6 +290,7 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 		{"post", "/build/api/v1/deployments/{edited}/merge", nil, 200},
 		{"delete", "/build/api/v1/deployments/{edited}/dev-mode", nil, 200},
 		{"post", "/build/api/v1/deployments/{edited}/merge-to-default", map[string]any{"branchName": "next", "removeBranchAfterMerge": false}, 200},
+		{"get", "/api/v1/deployments/{edited}/agent-skills?branchName=main", nil, 200},
 		{"delete", "/build/api/v1/deployments/{edited}/branches?branchName=next", nil, 200},
 		{"post", "/build/api/v1/deployments", creation("Document 2"), 200},
 		// These need a model in Git.

@@ -9,6 +9,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/agentfiles"
 	"github.com/quoin-dev/quoin/apiserver/rest"
@@ -48,9 +50,14 @@ func New(o Options) []rest.Family {
 	const in = "/api/v1/deployments/{deploymentId}"
 	return []rest.Family{{Tag: "Agents", Description: "Agents that answer questions about the data of a deployment, their skills and what they use.", Routes: []rest.Route{
 		rest.Handle(http.MethodGet, in+"/agents", "listAgents", v1alpha1.PermissionDeploymentAgentRead, "List the agents, by id", a.listAgents),
-		rest.Handle(http.MethodGet, in+"/agent-skills", "listAgentSkills", v1alpha1.PermissionDeploymentAgentRead, "List the skills that users can start, by name", a.listSkills),
+		rest.Handle(http.MethodGet, in+"/agent-skills", "listAgentSkills", v1alpha1.PermissionDeploymentAgentRead, "List the skills that users can start, by name", a.listSkills).WithDocument(describeSkills),
 		rest.Handle(http.MethodGet, in+"/agent-usage", "listAgentUsage", v1alpha1.PermissionDeploymentUpdate, "Sum up the tokens, the money and the time that agents have used", a.listUsage),
 	}}}
+}
+
+// describeSkills adds the status of a repository that cannot be read.
+func describeSkills(_ *huma.OpenAPI, op *huma.Operation) {
+	op.Responses["409"] = &huma.Response{Description: "The repository of the data model does not have the commit that production serves.", Content: op.Responses["404"].Content}
 }
 
 // api has the handlers of the group.
