@@ -2,17 +2,29 @@ package tenancy_test
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver"
+	"github.com/quoin-dev/quoin/internal/agent/grading"
+	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/evaluation"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
-// families are the parts of paths of workspace content.
-var families = regexp.MustCompile(`/(folders|report-folders|workbooks|reports|workspace|shared-workspace|resource-policies)(/|$)`)
+// families are the parts of paths of workspace content and of evaluations.
+var families = regexp.MustCompile(`/(folders|report-folders|workbooks|reports|workspace|shared-workspace|resource-policies|evaluations|chat-replays)(/|$)`)
 
 // secret is in the name of everything that only acme may see.
 const secret = "Confidential"
@@ -21,6 +33,7 @@ const secret = "Confidential"
 type thing struct {
 	folder, workbook, report float64
 	publicID, slug           string
+	evaluation               int64
 }
 
 // requests are valid bodies by operation. The folder, the workbook and the report are those of acme.
@@ -39,6 +52,7 @@ func (c *thing) requests() map[string]any {
 		"connectReportToWorkbook": placement, "disconnectReportFromWorkbook": placement, "refreshReport": placement,
 		"setUserResourcePolicy": policy, "setGroupResourcePolicy": ofGroup,
 		"runReport": object{}, "runDashboardReport": object{},
+		"startEvaluation": object{"agentName": "analyst"}, "startChatReplay": object{"agentId": 1, "chatId": "c1", "toolResults": "live"},
 		"moveWorkspaceObject": object{"type": "WORKBOOK", "id": c.workbook}, "bulkMoveWorkspaceObjects": object{"items": item}, "bulkDeleteWorkspaceObjects": object{"items": item},
 	}
 }
@@ -46,7 +60,7 @@ func (c *thing) requests() map[string]any {
 // statuses are those of operations that are not answered 404: lists have nothing, bulk operations have the failure of each item, and
 // the shared workspace is for embed sessions.
 var statuses = map[string]int{
-	"getFolders": 200, "getWorkbooks": 200, "getReports": 200, "getReportFolders": 200, "workspaceObjects": 200,
+	"getFolders": 200, "getWorkbooks": 200, "getReports": 200, "getReportFolders": 200, "workspaceObjects": 200, "listEvaluations": 200,
 	"bulkMoveWorkspaceObjects": 200, "bulkDeleteWorkspaceObjects": 200, "sharedWorkspaceObjects": 403,
 }
 
@@ -89,7 +103,37 @@ func create(t *testing.T) *thing {
 		"id": "c1", "type": "CHART", "position": object{"x": 0, "y": 0, "w": 1, "h": 1}, "config": object{"reportPublicId": c.publicID},
 	}}}
 	acme.call(t, 0, "POST", fmt.Sprintf("%s/workbooks/%.0f/publish", base, c.workbook), object{"workbookId": c.workbook, "config": config}).Is(200)
+	c.evaluation = acme.evaluate(t)
 	return c
+}
+
+// evaluate stores an evaluation of acme, as quoin apiserver does, with a result. It returns its number.
+func (a *account) evaluate(t *testing.T) int64 {
+	t.Helper()
+	of, d := &v1alpha1.Account{}, &v1alpha1.Deployment{}
+	if err := errors.Join(k8s.Get(t.Context(), client.ObjectKey{Name: a.name}, of), k8s.Get(t.Context(), client.ObjectKey{Namespace: a.name, Name: "analytics"}, d)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), databaseURL, nil, apiserver.ContentOwners()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	e := &evaluation.Evaluations{DB: s, Record: func(context.Context, *store.Tx, audit.Event) error { return nil }}
+	scope := content.Scope{Account: store.Account{UID: string(of.UID), Name: a.name}, Deployment: store.Deployment{UID: string(d.UID), Namespace: a.name, Name: d.Name}}
+	request, err := json.Marshal(object{"agentName": secret, "modelEndpoint": "claude", "maxTokens": 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, lease, err := e.Start(t.Context(), scope, evaluation.New{Kind: evaluation.Questions, Agent: 1, Owner: "ApiKey:other", Caller: "ApiKey:other", Request: request, Total: 1}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := fmt.Appendf(nil, `{"id":1,"verdict":"pass","questionTextSnapshot":%q}`, secret)
+	if err := errors.Join(e.Add(t.Context(), lease, evaluation.Result{Number: 1, Verdict: grading.Pass, Body: body}), e.End(t.Context(), lease, "")); err != nil {
+		t.Fatal(err)
+	}
+	return started.ID
 }
 
 // state returns what acme sees of its content.
@@ -98,7 +142,7 @@ func (c *thing) state(t *testing.T) (out string) {
 	const base = "/api/v1/deployments/1"
 	for _, path := range []string{
 		base + "/folders", base + "/workbooks", base + "/reports", fmt.Sprintf("%s/workbooks/%.0f", base, c.workbook), fmt.Sprintf("%s/workbooks/%.0f/versions", base, c.workbook),
-		fmt.Sprintf("/api/v1/resource-policies?resourceType=Workbook&resourceId=%.0f", c.workbook),
+		fmt.Sprintf("/api/v1/resource-policies?resourceType=Workbook&resourceId=%.0f", c.workbook), base + "/evaluations", fmt.Sprintf("%s/evaluations/%d/results", base, c.evaluation),
 	} {
 		out += string(acme.call(t, 0, "GET", path, nil).Is(200).Body) + "\n"
 	}
@@ -120,7 +164,7 @@ func TestEveryOperationOfAnotherTenant(t *testing.T) {
 			}
 			path := strings.NewReplacer(
 				"{deploymentId}", foreign.deployment, "{folderId}", fmt.Sprintf("%.0f", c.folder), "{workbookId}", fmt.Sprintf("%.0f", c.workbook),
-				"{reportId}", fmt.Sprintf("%.0f", c.report), "{slug}", c.slug, "{publicId}", c.publicID, "{versionNumber}", "1", "{snapshotId}", "1",
+				"{reportId}", fmt.Sprintf("%.0f", c.report), "{slug}", c.slug, "{publicId}", c.publicID, "{versionNumber}", "1", "{snapshotId}", "1", "{evaluationId}", fmt.Sprint(c.evaluation),
 			).Replace(op.path)
 			if op.id == "getResourcePolicies" {
 				path += fmt.Sprintf("?resourceType=Workbook&resourceId=%.0f", c.workbook)

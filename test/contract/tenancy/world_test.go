@@ -25,8 +25,13 @@ import (
 
 type object = map[string]any
 
-// replicas are clients of the two servers.
-var replicas [2]*http.Client
+var (
+	// replicas are clients of the two servers.
+	replicas [2]*http.Client
+	// databaseURL is that of their database.
+	databaseURL string
+	k8s         client.Client
+)
 
 func TestMain(m *testing.M) { clustertest.Main(m, run) }
 
@@ -40,14 +45,14 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 		return 0, err
 	}
 	defer database.Stop()
-	url, err := database.NewDatabase()
-	if err != nil {
+	k8s = c.Client
+	if databaseURL, err = database.NewDatabase(); err != nil {
 		return 0, err
 	}
 	var servers [2]*inprocess.Server
 	for i := range servers {
 		metrics.Registry = prometheus.NewRegistry() // each process has one
-		if servers[i], err = inprocess.Serve(ctx, c, apiserver.Config{DatabaseURL: url}); err != nil {
+		if servers[i], err = inprocess.Serve(ctx, c, apiserver.Config{DatabaseURL: databaseURL}); err != nil {
 			return 0, err
 		}
 	}
