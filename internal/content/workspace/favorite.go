@@ -2,8 +2,8 @@ package workspace
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
-	"strings"
 
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/access"
@@ -46,32 +46,20 @@ func (w *Workspace) SetFavorite(ctx context.Context, s content.Scope, by Caller,
 
 // Favorites returns which of some workbooks a person has marked.
 func (w *Workspace) Favorites(ctx context.Context, s content.Scope, person string, ids ...int64) (marked map[int64]bool, err error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	args, wanted := []any{s.Account.UID, s.Deployment.UID, person}, make([]string, len(ids))
-	for i, id := range ids {
-		args = append(args, id)
-		wanted[i] = fmt.Sprintf("$%d", len(args))
-	}
-	query := "SELECT workbook_id FROM favorite WHERE account_uid = $1 AND deployment_uid = $2 AND owner = $3 AND workbook_id IN (" + strings.Join(wanted, ", ") + ")"
+	const query = "SELECT workbook_id FROM favorite WHERE account_uid = $1 AND deployment_uid = $2 AND owner = $3 AND workbook_id IN (%s)"
 	marked = map[int64]bool{}
 	err = w.DB.Read(ctx, func(q store.Querier) error {
-		rows, err := q.QueryContext(ctx, query, args...)
-		if err != nil {
-			return fmt.Errorf("read favorites: %w", err)
-		}
-		defer func() { _ = rows.Close() }()
-		for rows.Next() {
+		return eachOf(ctx, q, query, []any{s.Account.UID, s.Deployment.UID, person}, ids, func(rows *sql.Rows) error {
 			var id int64
-			if err := rows.Scan(&id); err != nil {
-				return fmt.Errorf("read favorites: %w", err)
-			}
+			err := rows.Scan(&id)
 			marked[id] = true
-		}
-		return rows.Err()
+			return err
+		})
 	})
-	return marked, err
+	if err != nil {
+		return nil, fmt.Errorf("read favorites: %w", err)
+	}
+	return marked, nil
 }
 
 // forget deletes the marks and the views of an object that is deleted.

@@ -63,18 +63,14 @@ func merged(o, with Object) Object {
 
 // readLong reads the opaque parts of items of a table that have none yet.
 func (f *feedStatement) readLong(ctx context.Context, q store.Querier, table string, items map[int64]*Item) error {
-	args, wanted := []any{f.scope.Account.UID, f.scope.Deployment.UID}, []string{}
+	var wanted []int64
 	for id, i := range items {
 		if i.Meta == "" {
-			args = append(args, id)
-			wanted = append(wanted, fmt.Sprintf("$%d", len(args)))
+			wanted = append(wanted, id)
 		}
 	}
-	if len(wanted) == 0 {
-		return nil
-	}
-	query := "SELECT id, meta FROM " + table + " WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (" + strings.Join(wanted, ", ") + ")"
-	return each(ctx, q, query, args, func(rows *sql.Rows) error {
+	query := "SELECT id, meta FROM " + table + " WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (%s)"
+	return eachOf(ctx, q, query, []any{f.scope.Account.UID, f.scope.Deployment.UID}, wanted, func(rows *sql.Rows) error {
 		var id int64
 		var meta string
 		err := rows.Scan(&id, &meta)

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -319,24 +320,12 @@ func (w *Workspace) Placements(ctx context.Context, s content.Scope, report int6
 	return out, err
 }
 
-// placements returns the placements of reports by id, with one statement.
+// placements returns the placements of reports by id.
 func placements(ctx context.Context, q store.Querier, s content.Scope, reports []int64) (map[int64][]Placement, error) {
+	const query = `SELECT id, report_id, external_workbook, result_location, details, query_checksum, placed_at, placed_by, refreshed_at, refreshed_by
+		FROM report_placement WHERE account_uid = $1 AND deployment_uid = $2 AND report_id IN (%s) ORDER BY id`
 	out := map[int64][]Placement{}
-	if len(reports) == 0 {
-		return out, nil
-	}
-	args, wanted := []any{s.Account.UID, s.Deployment.UID}, make([]string, len(reports))
-	for i, id := range reports {
-		args, wanted[i] = append(args, id), fmt.Sprintf("$%d", i+3)
-	}
-	query := `SELECT id, report_id, external_workbook, result_location, details, query_checksum, placed_at, placed_by, refreshed_at, refreshed_by
-		FROM report_placement WHERE account_uid = $1 AND deployment_uid = $2 AND report_id IN (` + strings.Join(wanted, ", ") + `) ORDER BY id`
-	rows, err := q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read placements: %w", err)
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	err := eachOf(ctx, q, query, []any{s.Account.UID, s.Deployment.UID}, reports, func(rows *sql.Rows) error {
 		var p Placement
 		var placed, refreshed int64
 		var details string
@@ -344,16 +333,17 @@ func placements(ctx context.Context, q store.Querier, s content.Scope, reports [
 		if err == nil {
 			err = json.Unmarshal([]byte(details), &p.Details)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read placements: %w", err)
-		}
 		p.PlacedAt = time.UnixMicro(placed).UTC()
 		if refreshed != 0 {
 			p.RefreshedAt = time.UnixMicro(refreshed).UTC()
 		}
 		out[p.ReportID] = append(out[p.ReportID], p)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read placements: %w", err)
 	}
-	return out, rows.Err()
+	return out, nil
 }
 
 // storePlacement stores a placement.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -176,39 +177,45 @@ func (w *Workspace) Path(ctx context.Context, s content.Scope, id int64) (path [
 	return path, err
 }
 
-// paths returns the paths to folders, with one statement.
-func paths(ctx context.Context, q store.Querier, s content.Scope, folders []int64) (map[int64][]Place, error) {
-	slices.Sort(folders)
-	args := []any{s.Account.UID, s.Deployment.UID, maxDepth}
-	var wanted []string
-	for _, id := range slices.Compact(folders) {
-		if id != Root {
-			args = append(args, id)
-			wanted = append(wanted, fmt.Sprintf("$%d", len(args)))
+// maxListed is the maximum number of ids that one statement lists: the driver of SQLite compares each parameter with all others.
+const maxListed = 100
+
+// eachOf calls scan for each row of a query on objects. In the query, %s are the parameters of ids, which follow args; with many
+// ids it is run for one part of them after the other.
+func eachOf(ctx context.Context, q store.Querier, query string, args []any, ids []int64, scan func(*sql.Rows) error) error {
+	for part := range slices.Chunk(ids, maxListed) {
+		all, names := slices.Clone(args), make([]string, len(part))
+		for i, id := range part {
+			all = append(all, id)
+			names[i] = "$" + strconv.Itoa(len(all))
+		}
+		if err := each(ctx, q, fmt.Sprintf(query, strings.Join(names, ", ")), all, scan); err != nil {
+			return err
 		}
 	}
-	out := map[int64][]Place{}
-	if len(wanted) == 0 {
-		return out, nil
-	}
-	query := `WITH RECURSIVE path (wanted, level, id, parent_id, name) AS (
-		SELECT id, 1, id, parent_id, name FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (` + strings.Join(wanted, ", ") + `)
+	return nil
+}
+
+// paths returns the paths to folders.
+func paths(ctx context.Context, q store.Querier, s content.Scope, folders []int64) (map[int64][]Place, error) {
+	folders = slices.DeleteFunc(folders, func(id int64) bool { return id == Root })
+	slices.Sort(folders)
+	const query = `WITH RECURSIVE path (wanted, level, id, parent_id, name) AS (
+		SELECT id, 1, id, parent_id, name FROM folder WHERE account_uid = $1 AND deployment_uid = $2 AND id IN (%s)
 		UNION ALL
 		SELECT path.wanted, path.level + 1, up.id, up.parent_id, up.name
 		FROM path JOIN folder AS up ON up.account_uid = $1 AND up.deployment_uid = $2 AND up.id = path.parent_id WHERE path.level < $3
 	) SELECT wanted, id, name FROM path ORDER BY wanted, level DESC`
-	rows, err := q.QueryContext(ctx, query, args...)
+	out := map[int64][]Place{}
+	err := eachOf(ctx, q, query, []any{s.Account.UID, s.Deployment.UID, maxDepth}, slices.Compact(folders), func(rows *sql.Rows) error {
+		var of int64
+		var p Place
+		err := rows.Scan(&of, &p.ID, &p.Name)
+		out[of] = append(out[of], p)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the paths of folders: %w", err)
 	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var of int64
-		var p Place
-		if err := rows.Scan(&of, &p.ID, &p.Name); err != nil {
-			return nil, fmt.Errorf("read the paths of folders: %w", err)
-		}
-		out[of] = append(out[of], p)
-	}
-	return out, rows.Err()
+	return out, nil
 }

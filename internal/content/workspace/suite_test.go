@@ -67,6 +67,7 @@ var cases = []struct {
 	{"feed: items", testFeedItems},
 	{"feed: what a reader reaches", testFeedAccess},
 	{"favorites", testFavorites},
+	{"lists of many items", testLongLists},
 	{"views", testViews},
 	{"the content of a deleted folder moves to the root", testDeletedFolder},
 	{"another account or deployment sees nothing", testTenants},
@@ -99,6 +100,40 @@ func (w *world) record(ctx context.Context, tx *store.Tx, e audit.Event) error {
 	}
 	e.Account, e.Source, e.Actor = "demo", audit.SourceREST, audit.Actor{Kind: audit.ActorKey, ID: "k1"}
 	return audit.RecordTx(ctx, tx, e)
+}
+
+// testLongLists: the work for an item does not grow with the number of items of a page.
+func testLongLists(w *world) {
+	const items = 300
+	for i := range items {
+		w.workbook(fmt.Sprint(i))
+		w.report(ReportChange{Placement: &PlacementChange{ExternalWorkbook: "x", ResultLocation: "S!A1"}})
+	}
+	if err := w.content.SetFavorite(w.Context(), demo, ada, items, true); err != nil {
+		w.Fatal(err)
+	}
+	list := func(limit int) float64 {
+		return testing.AllocsPerRun(3, func() {
+			reports, err := w.content.Reports(w.Context(), demo, ada, ReportFilter{}, store.PageRequest{Limit: limit})
+			if err != nil || len(reports.Items) != limit || len(reports.Placements) != limit {
+				w.Fatalf("%d reports with %d placements, %v", len(reports.Items), len(reports.Placements), err)
+			}
+			workbooks, err := w.content.Workbooks(w.Context(), demo, ada, nil, store.PageRequest{Limit: limit})
+			if err != nil {
+				w.Fatal(err)
+			}
+			ids := make([]int64, limit)
+			for i := range workbooks.Items {
+				ids[i] = workbooks.Items[i].ID
+			}
+			if marked, err := w.content.Favorites(w.Context(), demo, ada.Owner, ids...); err != nil || marked[items] != (limit == items) {
+				w.Fatalf("%v, %v", marked, err)
+			}
+		}) / float64(limit)
+	}
+	if few, many := list(60), list(items); many > 1.2*few {
+		w.Errorf("%.0f allocations an item of %d, %.0f of 60", many, items, few)
+	}
 }
 
 // scope returns a deployment of an account, by their UIDs.
