@@ -212,3 +212,28 @@ func testKeptStatements(t *testing.T, s *Store) {
 		t.Error(err)
 	}
 }
+
+// TestSQLiteStatementsWithManyArguments: arguments are bound by their numbers, in any order and more than once, and the work for
+// one does not grow with their number.
+func TestSQLiteStatementsWithManyArguments(t *testing.T) {
+	s := mustOpen(t, storetest.SQLiteURL(t), owner(numbers))
+	query := func(n int) float64 {
+		args, text := make([]any, n), make([]string, 0, n)
+		for i := range args {
+			args[i] = i
+			text = append(text, fmt.Sprintf("$%d", n-i))
+		}
+		statement := fmt.Sprintf("SELECT $2 || ',' || $%d || ',' || $2, %d IN (%s)", n, n-1, strings.Join(text, ", "))
+		return testing.AllocsPerRun(3, func() {
+			var got string
+			var found bool
+			err := s.Reader().QueryRowContext(t.Context(), statement, args...).Scan(&got, &found)
+			if want := fmt.Sprintf("1,%d,1", n-1); err != nil || got != want || !found {
+				t.Fatalf("%d arguments: %s, %v, %v, want %s", n, got, found, err, want)
+			}
+		}) / float64(n)
+	}
+	if few, many := query(50), query(800); many > 2*few {
+		t.Errorf("%.0f allocations for each of 800 arguments, %.0f for each of 50", many, few)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 const (
@@ -107,6 +108,7 @@ func (c *preparingConn) Close() error { return errors.Join(c.forget(), c.sqliteC
 
 // ExecContext implements driver.ExecerContext.
 func (c *preparingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	args = named(args)
 	s, err := c.take(ctx, query, args)
 	if err != nil {
 		return nil, err
@@ -120,6 +122,7 @@ func (c *preparingConn) ExecContext(ctx context.Context, query string, args []dr
 
 // QueryContext implements driver.QueryerContext.
 func (c *preparingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	args = named(args)
 	s, err := c.take(ctx, query, args)
 	if err != nil {
 		return nil, err
@@ -132,6 +135,22 @@ func (c *preparingConn) QueryContext(ctx context.Context, query string, args []d
 		return nil, errors.Join(err, c.put(query, s))
 	}
 	return &preparedRows{Rows: rows, close: func() error { return c.put(query, s) }}, nil
+}
+
+// fewArguments is the number of arguments that are not named: the driver formats small numbers without an allocation.
+const fewArguments = 16
+
+// named names arguments by their numbers. The driver looks for the argument of each parameter among all arguments, and would format
+// the number of each one for the comparison.
+func named(args []driver.NamedValue) []driver.NamedValue {
+	if len(args) <= fewArguments {
+		return args
+	}
+	out := make([]driver.NamedValue, len(args))
+	for i, a := range args {
+		out[i] = driver.NamedValue{Name: strconv.Itoa(a.Ordinal), Value: a.Value}
+	}
+	return out
 }
 
 // preparedRows are the rows of a prepared statement.
