@@ -209,6 +209,10 @@ func (f *handler) serve(w http.ResponseWriter, r *http.Request, account *v1alpha
 		f.api.ServeHTTP(w, r, account, p)
 		return
 	}
+	f.serveSCIM(w, r, account, p)
+}
+
+func (f *handler) serveSCIM(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, p *auth.Principal) {
 	r = r.WithContext(fieldowner.With(r.Context(), fieldowner.SCIM))
 	f.scim.ServeHTTP(w, r, f.tenant(account), scim.Caller{
 		User:    p.User,

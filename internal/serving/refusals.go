@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
 	"time"
@@ -34,19 +35,23 @@ func paceRefusals(next http.Handler) http.Handler {
 			return
 		}
 		next.ServeHTTP(w, r)
-		if !e.isRefused() || !network.IsValid() || rates.Take(network, time.Now()) == 0 {
-			return
-		}
-		release := delayed.Acquire(network)
-		if release == nil {
-			return
-		}
-		defer release()
-		select {
-		case <-r.Context().Done():
-		case <-time.After(refusalDelay):
+		if e.isRefused() && network.IsValid() && rates.Take(network, time.Now()) != 0 {
+			delayRefusal(r.Context(), delayed, network)
 		}
 	})
+}
+
+// delayRefusal delays the end of a response, unless many to the network are delayed.
+func delayRefusal(ctx context.Context, delayed *Shares[netip.Prefix], network netip.Prefix) {
+	release := delayed.Acquire(network)
+	if release == nil {
+		return
+	}
+	defer release()
+	select {
+	case <-ctx.Done():
+	case <-time.After(refusalDelay):
+	}
 }
 
 // isRefused reports whether the response refuses the request, for a reason that costs the server little to find:

@@ -146,14 +146,19 @@ var requestIDForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // identify sets the request id: the client's, if it is valid, or a new one.
 func identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get("X-Request-Id")
-		if !requestIDForm.MatchString(id) {
-			id = rand.Text()
-		}
-		exchangeOf(r.Context()).id = id
-		w.Header().Set("X-Request-Id", id)
+		setRequestID(w, r)
 		next.ServeHTTP(w, r)
 	})
+}
+
+// setRequestID sets the id of a request: that of the client if it is one, and otherwise a new one.
+func setRequestID(w http.ResponseWriter, r *http.Request) {
+	id := r.Header.Get("X-Request-Id")
+	if !requestIDForm.MatchString(id) {
+		id = rand.Text()
+	}
+	exchangeOf(r.Context()).id = id
+	w.Header().Set("X-Request-Id", id)
 }
 
 // secureHeaders sets the security headers of every response. A handler may replace Cache-Control.
