@@ -562,22 +562,25 @@ func testSharing(w *world) {
 	}
 }
 
+// insertGrant inserts a grant as it is, to a group with a UID or to a user.
+func (w *world) insertGrant(o Object, subject, uid string) {
+	w.Helper()
+	contenttest.Exec(w, w.store, `INSERT INTO access_grant (account_uid, deployment_uid, object_kind, object_id, subject, level, created_at, created_by, group_uid)
+		VALUES ($1, $2, 'Folder', $3, $4, 1, 0, '', $5)`, demo.Account.UID, demo.Deployment.UID, o.ID, subject, uid)
+}
+
 // testGrantsToDeletedGroups: an object with the maximum number of grants can have another one if some are to deleted groups.
 func testGrantsToDeletedGroups(w *world) {
 	o := Object{Folder, w.add(Folder, step("none"), 0, 0)}
 	other := Object{Folder, w.add(Folder, step("none"), 0, 0)}
-	insert := func(o Object, subject, uid string) {
-		contenttest.Exec(w, w.store, `INSERT INTO access_grant (account_uid, deployment_uid, object_kind, object_id, subject, level, created_at, created_by, group_uid)
-			VALUES ($1, $2, 'Folder', $3, $4, 1, 0, '', $5)`, demo.Account.UID, demo.Deployment.UID, o.ID, subject, uid)
-	}
 	for i := range MaxGrants - 4 {
-		insert(o, User(fmt.Sprint("u", i)), "")
+		w.insertGrant(o, User(fmt.Sprint("u", i)), "")
 	}
-	insert(o, Group("kept"), "k1")
-	insert(o, Group("again"), "old")
-	insert(o, Group("deleted"), "d1")
-	insert(o, Group("unknown"), "")
-	insert(other, Group("deleted"), "d1")
+	w.insertGrant(o, Group("kept"), "k1")
+	w.insertGrant(o, Group("again"), "old")
+	w.insertGrant(o, Group("deleted"), "d1")
+	w.insertGrant(o, Group("unknown"), "")
+	w.insertGrant(other, Group("deleted"), "d1")
 	live := map[string]string{"kept": "k1", "again": "old", "deleted": "d1", "unknown": "x1"}
 	var failure error
 	var events int

@@ -108,7 +108,7 @@ func (a *account) openLlama(t *testing.T, body object) (response *http.Response)
 		}
 		r.Header.Set("Authorization", "Api-Key "+a.admin)
 		r.Header.Set("Content-Type", "application/json")
-		if response, err = anyone.Do(r); err != nil {
+		if response, err = anyone.Do(r); err != nil { //nolint:bodyclose // closed below, also when the test ends
 			return err
 		}
 		if response.StatusCode != http.StatusOK {
