@@ -140,11 +140,10 @@ func (s *Service) complete(ctx context.Context, of *v1alpha1.Agent, id int64) (*
 // endpoint returns a model endpoint; nil if there is none, or if the account may not use it.
 func (s *Service) endpoint(ctx context.Context, name string) (*v1alpha1.ModelEndpoint, error) {
 	e := &v1alpha1.ModelEndpoint{}
-	err := s.Client.Get(ctx, client.ObjectKey{Name: name}, e)
-	switch allowed := e.Spec.AllowedAccounts; {
-	case client.IgnoreNotFound(err) != nil:
+	if err := s.Client.Get(ctx, client.ObjectKey{Name: name}, e); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the model endpoint of an agent: %w", err)
-	case err != nil, len(allowed) > 0 && !slices.Contains(allowed, rest.ScopeFrom(ctx).Account.Name):
+	}
+	if allowed := e.Spec.AllowedAccounts; e.Name == "" || len(allowed) > 0 && !slices.Contains(allowed, rest.ScopeFrom(ctx).Account.Name) {
 		return nil, nil
 	}
 	return e, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/agent/stream"
 )
 
-// collector has the lines of an answer, which are read by nobody else. It implements agent.Log.
+// collector has the lines of an answer in memory. It implements agent.Log.
 type collector struct {
 	mu       sync.Mutex
 	sort     int64

@@ -34,7 +34,7 @@ func TestReplayOnRecordedResults(t *testing.T) {
 	equal(t, len(p.received("")), before)
 	lines, items := acme.graded(t, acme.ada, path)
 	equal(t, strings.Join(lines, "; "), "sql "+byCountry+": pass; hello: pass; meta orders: pass; sql SELECT secret FROM orders_view: pass")
-	call := items[0]["toolCalls"].([]any)[0].(object) //nolint:forcetypeassert // a panic fails the test
+	call := items[0]["toolCalls"].([]any)[0].(object)
 	for field, want := range map[string]any{"change": "same", "tool": "cubeSqlApi", "verdict": "pass", "recordedInput": nil, "error": nil} {
 		equal(t, call[field], want)
 	}
@@ -43,7 +43,7 @@ func TestReplayOnRecordedResults(t *testing.T) {
 	if !strings.Contains(answer, "CH") || !strings.Contains(recorded, "CH") || items[0]["messageId"] == nil {
 		t.Errorf("%v", items[0])
 	}
-	denied := items[3]["toolCalls"].([]any)[0].(object) //nolint:forcetypeassert // as above
+	denied := items[3]["toolCalls"].([]any)[0].(object)
 	if text, _ := denied["error"].(string); !strings.HasPrefix(text, "ForbiddenError: ") || denied["recordedError"] != denied["error"] {
 		t.Errorf("%v", denied)
 	}
@@ -60,10 +60,10 @@ func TestReplayDiverges(t *testing.T) {
 	lines, items := acme.graded(t, acme.ada, path)
 	equal(t, lines, "[sql "+byCountry+": review, input not in the recording]")
 	equal(t, []int{len(p.received("")), len(scripted.asked("c-diverged"))}, []int{before, asked})
-	call := items[0]["toolCalls"].([]any)[0].(object) //nolint:forcetypeassert // a panic fails the test
+	call := items[0]["toolCalls"].([]any)[0].(object)
 	input, _ := call["input"].(string)
 	recorded, _ := call["recordedInput"].(string)
-	if call["change"] != "changed" || !strings.Contains(input, "FROM two") || !strings.Contains(recorded, "FROM orders_view") || !strings.Contains(call["error"].(string), "not in the recording") { //nolint:forcetypeassert // as above
+	if call["change"] != "changed" || !strings.Contains(input, "FROM two") || !strings.Contains(recorded, "FROM orders_view") || !strings.Contains(call["error"].(string), "not in the recording") {
 		t.Errorf("%v", call)
 	}
 	equal(t, items[0]["answer"], nil)
