@@ -49,7 +49,7 @@ var needs = map[string]string{
 	"FolderRead":              `getFolders getFolderAncestors`,
 	"FolderEdit":              `createFolder updateFolder deleteFolder`,
 	"WorkbookRead":            `getWorkbooks getWorkbook listDashboardVersions getDashboardVersion setWorkbookFavorite removeWorkbookFavorite runDashboardReport`,
-	"WorkbookEdit":            `createWorkbook upsertWorkbookBySlug updateWorkbook updateWorkbookDashboard duplicateWorkbook publishDashboard restoreDashboardVersion deleteWorkbook`,
+	"WorkbookEdit":            `createWorkbook upsertWorkbookBySlug updateWorkbook updateWorkbookDashboard updatePublishedDashboardAiWidgetThread duplicateWorkbook publishDashboard restoreDashboardVersion deleteWorkbook`,
 	"ReportRead":              `getReports getReport getReportFolders connectReportToWorkbook disconnectReportFromWorkbook refreshReport runReport`,
 	"ReportEdit":              `createReport upsertReportByPublicId updateReport deleteReport`,
 	// Operations with rules of their own, which other tests check.
