@@ -143,7 +143,7 @@ func (s *Service) begin(ctx context.Context, scope content.Scope, m Message, rel
 	l := newLive(s.Threads, s.Clock, lease, cancel)
 	switch added, first := s.runs.add(scope.Account.UID, l); {
 	case first:
-		go s.keep()
+		go s.keep() //nolint:gosec // it serves all runs, which go on after the request
 	case !added:
 		cancel(errStopping)
 		return nil, errors.Join(errUnavailable, l.finish(ctx, chat.Failed, stream.Error(errStopping.Error())))
