@@ -61,11 +61,17 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 			return err
 		}
 		anyone = &http.Client{Timeout: apiclient.Timeout, Transport: apiclient.Transport(roots, func() string { return address })}
-		got, err := apiclient.Request{Method: "GET", URL: "https://" + globex.host() + configsPath, Authorization: "Bearer " + globex.admin}.Send(ctx, anyone)
-		if err == nil && got.Status != http.StatusOK {
-			err = fmt.Errorf("%d %s", got.Status, got.Body)
+		// The audit log needs the database, without which nothing can be changed.
+		for _, path := range []string{configsPath, "/api/v1/audit-logs/export"} {
+			got, err := apiclient.Request{Method: "GET", URL: "https://" + globex.host() + path, Authorization: "Bearer " + globex.admin}.Send(ctx, anyone)
+			if err == nil && got.Status != http.StatusOK {
+				err = fmt.Errorf("%s: %d %s", path, got.Status, got.Body)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("quoin apiserver: %w; log:\n%s", err, server.Log())
