@@ -144,9 +144,14 @@ func (w *Workspace) SetWidgetThread(ctx context.Context, s content.Scope, by Cal
 		if err != nil {
 			return fmt.Errorf("config of version %d: %w", before.VersionID, err)
 		}
-		if err := in.set(config); err != nil {
-			return err
+		widget := widgetOf(config, in.WidgetID)
+		switch kind := widget["type"]; {
+		case widget == nil:
+			return content.Errorf(content.NotFound, "widgetId: the dashboard has no widget %q", clip(in.WidgetID))
+		case kind != widgetAI:
+			return content.Errorf(content.Invalid, "widgetId: widget %q has the type %v; allowed: the widgets of the type AI", in.WidgetID, kind)
 		}
+		in.set(widget)
 		if out, err = w.publishConfig(ctx, tx, s, by, wb, before, config); err != nil {
 			return err
 		}
@@ -155,26 +160,28 @@ func (w *Workspace) SetWidgetThread(ctx context.Context, s content.Scope, by Cal
 	return out, err
 }
 
-// set sets the chat of the widget in the config of a dashboard.
-func (in *WidgetThread) set(config Object) error {
+// widgetAI is the type of the widgets that have chats.
+const widgetAI = "AI"
+
+// widgetOf returns the widget with an id of the config of a dashboard; nil if there is none.
+func widgetOf(config Object, id string) Object {
 	widgets, _ := config["widgets"].([]any)
 	for _, item := range widgets {
-		widget, _ := item.(Object)
-		if widget["id"] != in.WidgetID {
-			continue
+		if widget, _ := item.(Object); widget["id"] == id {
+			return widget
 		}
-		if kind := widget["type"]; kind != "AI" {
-			return content.Errorf(content.Invalid, "widgetId: widget %q has the type %v; allowed: the widgets of the type AI", in.WidgetID, kind)
-		}
-		of, _ := widget["config"].(Object)
-		change := Object{"threadId": in.ThreadID, "checksum": nil}
-		if in.Checksum != "" {
-			change["checksum"] = in.Checksum
-		}
-		widget["config"] = merged(of, change)
-		return nil
 	}
-	return content.Errorf(content.NotFound, "widgetId: the dashboard has no widget %q", clip(in.WidgetID))
+	return nil
+}
+
+// set sets the chat of an AI widget.
+func (in *WidgetThread) set(widget Object) {
+	config, _ := widget["config"].(Object)
+	change := Object{"threadId": in.ThreadID, "checksum": nil}
+	if in.Checksum != "" {
+		change["checksum"] = in.Checksum
+	}
+	widget["config"] = merged(config, change)
 }
 
 // publishConfig publishes a dashboard with another config and the same snapshots.
@@ -194,7 +201,7 @@ func (w *Workspace) publishConfig(ctx context.Context, tx *store.Tx, s content.S
 	return &after, w.storeVersion(ctx, tx, s, by, wb, before, &after)
 }
 
-// setDraftThread sets the chat of the widget in the draft of a workbook, if the draft has the widget.
+// setDraftThread sets the chat of the widget in the draft of a workbook, if the draft has it.
 func (w *Workspace) setDraftThread(ctx context.Context, tx *store.Tx, s content.Scope, by Caller, wb *Workbook, in WidgetThread) error {
 	text := wb.Draft()
 	if text == nil {
@@ -204,9 +211,11 @@ func (w *Workspace) setDraftThread(ctx context.Context, tx *store.Tx, s content.
 	if err != nil {
 		return fmt.Errorf("draft of workbook %d: %w", wb.ID, err)
 	}
-	if in.set(draft) != nil {
+	widget := widgetOf(draft, in.WidgetID)
+	if widget["type"] != widgetAI {
 		return nil
 	}
+	in.set(widget)
 	_, err = w.update(ctx, tx, s, by, wb, Change{Draft: draft, HasDraft: true})
 	return err
 }
