@@ -46,6 +46,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/evaluations"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
 	"github.com/quoin-dev/quoin/apiserver/gitmirror"
+	"github.com/quoin-dev/quoin/apiserver/guide"
 	"github.com/quoin-dev/quoin/apiserver/mcp"
 	"github.com/quoin-dev/quoin/apiserver/metering"
 	"github.com/quoin-dev/quoin/apiserver/oidcissuer"
@@ -63,6 +64,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/signin"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
 	"github.com/quoin-dev/quoin/apiserver/usertokens"
+	"github.com/quoin-dev/quoin/docs"
 	"github.com/quoin-dev/quoin/internal/content/deploytoken"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
 	"github.com/quoin-dev/quoin/internal/content/oauth"
@@ -236,6 +238,9 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	var agents *agents.Service
 	if f.api, agents, err = newREST(ctx, k8s, writer, known, f.directory, roles, groups, c); err != nil {
+		return err
+	}
+	if f.guides, err = guide.New(docs.Guides); err != nil {
 		return err
 	}
 	f.mcp = mcp.New(mcp.Options{Deployments: known.Deployments, Agents: agents, Chat: groups.chat, Version: c.Version})

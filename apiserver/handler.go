@@ -13,6 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/directory"
 	"github.com/quoin-dev/quoin/apiserver/githttp"
+	"github.com/quoin-dev/quoin/apiserver/guide"
 	"github.com/quoin-dev/quoin/apiserver/mcp"
 	"github.com/quoin-dev/quoin/apiserver/oidcissuer"
 	"github.com/quoin-dev/quoin/apiserver/recording"
@@ -37,8 +38,10 @@ type handler struct {
 	// aggregated serves requests of the Kubernetes API server; nil if disabled.
 	aggregated http.Handler
 	api        *rest.API
-	scim       *scim.Server
-	directory  *directory.Directory
+	// guides are the pages below that of the reference.
+	guides    guide.Guides
+	scim      *scim.Server
+	directory *directory.Directory
 	// git serves the repositories that Quoin keeps.
 	git *githttp.Server
 	// dbt receives the manifests of dbt syncs; nil without a database.
@@ -102,8 +105,7 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	serving.Annotate(r.Context(), "account", account.Name)
-	if isReference(r) {
-		f.serveReference(w, r)
+	if f.serveDocs(w, r) {
 		return
 	}
 	if signin.Handles(r.URL.Path) {
@@ -133,15 +135,21 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})), account, principal)
 }
 
-// isReference reports whether a request is one for the reference page, which is the same for all
-// accounts and public.
-func isReference(r *http.Request) bool {
-	return r.URL.Path == "/docs" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
-}
-
-func (f *handler) serveReference(w http.ResponseWriter, r *http.Request) {
-	serving.Annotate(r.Context(), serving.AnnotationRoute, "/docs")
-	f.api.ServeReference(w, r)
+// serveDocs serves the reference page and the guides, which are the same for all accounts and public. It returns false for other
+// requests.
+func (f *handler) serveDocs(w http.ResponseWriter, r *http.Request) bool {
+	var page http.Handler
+	switch {
+	case r.URL.Path == "/docs" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		page = http.HandlerFunc(f.api.ServeReference)
+	case f.guides.Handles(r):
+		page = f.guides
+	default:
+		return false
+	}
+	serving.Annotate(r.Context(), serving.AnnotationRoute, r.URL.Path)
+	page.ServeHTTP(w, r)
+	return true
 }
 
 // refuse responds to a request whose caller cannot be authenticated. The access log has the reason. The account is nil if
@@ -184,8 +192,7 @@ func (f *handler) serve(w http.ResponseWriter, r *http.Request, account *v1alpha
 		return
 	}
 	defer release()
-	if isReference(r) {
-		f.serveReference(w, r)
+	if f.serveDocs(w, r) {
 		return
 	}
 	r = r.WithContext(log.IntoContext(r.Context(), log.FromContext(r.Context()).WithValues("requestID", serving.RequestID(r.Context()))))

@@ -129,6 +129,10 @@ func TestSecurityHeadersAreSet(t *testing.T) {
 }
 
 func TestReferencePageIsSelfContained(t *testing.T) {
+	guide := caller{host: acme.host}.call(t, "GET", "/docs/ai", nil).is(200)
+	if !strings.Contains(string(guide.raw), "stream-chat-state") || strings.Contains(string(guide.raw), acme.name+".") {
+		t.Errorf("the guide: %.200s", guide.raw)
+	}
 	a := caller{host: acme.host}.call(t, "GET", "/docs", nil).is(200)
 	if !strings.Contains(string(a.raw), "Update") && !strings.Contains(string(a.raw), "/api/v1/deployments/{deploymentId}") {
 		t.Errorf("the page does not list the routes: %.200s", a.raw)

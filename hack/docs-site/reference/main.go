@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"github.com/quoin-dev/quoin/apiserver"
 )
@@ -27,6 +28,9 @@ func main() {
 // servedAt is where a server serves the document, and the code of the page that names it.
 const servedAt = "<code>/api/v1/spec</code>"
 
+// guide is a link to a guide, which is a page of the site.
+var guide = regexp.MustCompile(`href="/docs/([a-z]+)"`)
+
 // run writes reference.html and openapi.json. The page links to the document beside it and to the site.
 func run(version, out string) error {
 	if out == "" {
@@ -40,6 +44,7 @@ func run(version, out string) error {
 		return fmt.Errorf("the reference does not name the document as %s", servedAt)
 	}
 	page = bytes.ReplaceAll(page, []byte(servedAt), []byte(servedAt+` and <a href="openapi.json">openapi.json</a>; the <a href="../rest.html">documentation</a> has more`))
+	page = guide.ReplaceAll(page, []byte(`href="../$1.html"`))
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
