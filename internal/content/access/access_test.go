@@ -576,10 +576,9 @@ func testGrantsToDeletedGroups(w *world) {
 	for i := range MaxGrants - 4 {
 		w.insertGrant(o, User(fmt.Sprint("u", i)), "")
 	}
-	w.insertGrant(o, Group("kept"), "k1")
-	w.insertGrant(o, Group("again"), "old")
-	w.insertGrant(o, Group("deleted"), "d1")
-	w.insertGrant(o, Group("unknown"), "")
+	for group, uid := range map[string]string{"kept": "k1", "again": "old", "deleted": "d1", "unknown": ""} {
+		w.insertGrant(o, Group(group), uid)
+	}
 	w.insertGrant(other, Group("deleted"), "d1")
 	live := map[string]string{"kept": "k1", "again": "old", "deleted": "d1", "unknown": "x1"}
 	var failure error
