@@ -45,10 +45,14 @@ func (m *ByText) Stream(ctx context.Context, in *Request) iter.Seq2[Event, error
 			}
 			reply.Add(e)
 		}
-		for _, e := range parts(&reply, in.Tools) {
+		events, err := parts(&reply, in.Tools)
+		for _, e := range events {
 			if !yield(e, nil) {
 				return
 			}
+		}
+		if err != nil {
+			yield(Event{}, err)
 		}
 	}
 }
@@ -116,25 +120,32 @@ func encoded(document map[string]any) string {
 	return strings.TrimSpace(out.String())
 }
 
-// parts returns the events of a reply. A reply that is not such a document is the answer itself.
-func parts(r *Reply, tools []Tool) []Event {
+// parts returns the events of a reply. Text that is no JSON is the answer itself. A document that is not complete is none: it ends
+// the reply without text if the limit of tokens was reached, and otherwise with an error.
+func parts(r *Reply, tools []Tool) ([]Event, error) {
 	end := Event{Stop: r.Stop, Usage: &r.Usage}
-	d := document{}
-	if json.Unmarshal([]byte(unfenced(r.Message.Text)), &d) != nil {
-		return append(textEvents(r.Message.Text), end)
+	d, text := document{}, unfenced(r.Message.Text)
+	switch err := json.Unmarshal([]byte(text), &d); {
+	case err == nil:
+	case !strings.HasPrefix(text, "{"):
+		return append(textEvents(r.Message.Text), end), nil
+	case r.Stop == StopLength:
+		return []Event{end}, nil
+	default:
+		return []Event{{Usage: &r.Usage}}, &Error{Kind: Malformed, Message: "the model has not answered with a JSON document of the schema"}
 	}
 	for _, t := range tools {
 		if t.Name == d.Tool && d.Tool != answerTool {
 			call := ToolCall{ID: "call_0", Name: d.Tool}
 			call.Input, call.Invalid = ParseInput(d.Input)
 			end.Stop = StopTools
-			return []Event{{ToolCall: &call}, end}
+			return []Event{{ToolCall: &call}, end}, nil
 		}
 	}
 	if d.Tool == answerTool || d.Answer != "" {
-		return append(textEvents(d.Answer), end)
+		return append(textEvents(d.Answer), end), nil
 	}
-	return append(textEvents(r.Message.Text), end)
+	return append(textEvents(r.Message.Text), end), nil
 }
 
 func textEvents(text string) []Event {

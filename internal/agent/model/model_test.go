@@ -157,6 +157,18 @@ func TestByText(t *testing.T) {
 	}
 }
 
+// A document that is not complete is no answer: its text is not shown.
+func TestByTextBroken(t *testing.T) {
+	for stop, kind := range map[Stop]Kind{StopLength: "", StopEnd: Malformed} {
+		m := &scripted{answers: []answer{{events: []Event{{Text: `{"tool":"answer","answer":"Twe`}, {Stop: stop}}}}}
+		reply, err := Collect((&ByText{m}).Stream(t.Context(), &Request{Tools: []Tool{query}}))
+		var failed *Error
+		if reply.Message.Text != "" || (err != nil) != (kind != "") || err != nil && (!errors.As(err, &failed) || failed.Kind != kind) || err == nil && reply.Stop != StopLength {
+			t.Errorf("%s: %+v, %v", stop, reply.Message, err)
+		}
+	}
+}
+
 func TestByTextRequest(t *testing.T) {
 	m := &scripted{answers: []answer{{}, {}}}
 	in := &Request{System: "You are an agent.", Tools: []Tool{query}, Messages: []Message{
