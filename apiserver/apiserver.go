@@ -215,10 +215,8 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 		return err
 	}
 	groups := storedGroups{push: push}
-	if c.DatabaseURL != "" {
-		if f.log, err = groups.use(k8s, c, background, informer); err != nil {
-			return err
-		}
+	if f.log, err = groups.use(k8s, c, background, informer); err != nil {
+		return err
 	}
 	clientset, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
@@ -368,8 +366,11 @@ type storedGroups struct {
 	evaluations *evaluations.Service
 }
 
-// use opens the content store and sets the options that need it. It returns the audit log.
+// use opens the content store and sets the options that need it. It returns the audit log. Without a database it does nothing.
 func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Background, informer toolscache.SharedIndexInformer) (recording.Log, error) {
+	if c.DatabaseURL == "" {
+		return nil, nil
+	}
 	database, events := newContentStore(k8s, c, informer, background)
 	g.tenant.AuditLog, g.content.Views = events, &workspace.Views{}
 	database.WhileOpen(func(ctx context.Context, s *store.Store) error { return g.content.Views.Run(ctx, s, c.Log) })
