@@ -109,8 +109,8 @@ func (t *tools) firstHidden(ctx context.Context, names []string) string {
 	return ""
 }
 
-// isHidden reports whether a member exists and is hidden from the asker: for JSON queries the server distinguishes that from members
-// that do not exist. The query is that of the asker, and its rows are not used.
+// isHidden reports whether a member that the asker does not see exists: for JSON queries the server distinguishes that from members that
+// do not exist. It reports that the member is hidden, or returns no rows. The query is that of the asker, and its rows are not used.
 func (t *tools) isHidden(ctx context.Context, kind, name string) bool {
 	text, err := json.Marshal(map[string]any{kind: []string{name}, "limit": 1})
 	if err != nil {
@@ -121,7 +121,7 @@ func (t *tools) isHidden(ctx context.Context, kind, name string) bool {
 	result, err := t.Runner.Run(ctx, query.Query{JSON: text, First: 1}, t.Target, limits)
 	if err == nil {
 		result.Release()
-		return false
+		return true
 	}
 	var refused *query.ServerError
 	return errors.As(err, &refused) && refused.HiddenMember()

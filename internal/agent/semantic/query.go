@@ -173,7 +173,8 @@ func readInput(in agent.Input) (*queryInput, error) {
 	return input, nil
 }
 
-// run runs a query as the asker. hidden returns what the query names that is hidden from the asker; it is asked if the query fails.
+// run runs a query as the asker. hidden returns what the query names that is hidden from the asker; it is asked if the query fails, and
+// if a JSON query has no rows. SQL is planned with what the asker sees, so without rows it has hidden nothing.
 func (t *tools) run(ctx context.Context, rows int, q query.Query, hidden func() string) (*query.Result, error) {
 	q.TimeZone = t.TimeZone
 	limits := t.Limits
@@ -182,7 +183,13 @@ func (t *tools) run(ctx context.Context, rows int, q query.Query, hidden func() 
 	result, err := t.Runner.Run(ctx, q, t.Target, limits)
 	var refused *query.ServerError
 	switch {
+	case err == nil && (len(result.Rows) > 0 || q.SQL != ""):
+		return result, nil
 	case err == nil:
+		if name := hidden(); name != "" {
+			result.Release()
+			return nil, mayNotSee(name)
+		}
 		return result, nil
 	case q.SQL != "" && errors.As(err, &refused) && refused.Status == http.StatusNotFound:
 		return nil, badRequest("the server of this deployment has no SQL: use cubeJsonQuery with the same members")

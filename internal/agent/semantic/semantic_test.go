@@ -32,8 +32,14 @@ const metadata = `{"cubes":[
 
 // probe is a query for one member, and hidden are the members that exist and that the asker does not see.
 var (
-	probe  = regexp.MustCompile(`"(?:dimensions|measures)":\["([a-z_.]+)"\],"limit":1[,}]`)
+	probe  = regexp.MustCompile(`"(?:dimensions":\["([a-z_.]+)"\],"limit":1|limit":1,"measures":\["([a-z_.]+)"\])[,}]`)
 	hidden = []string{"orders.margin", "salaries.amount", "salaries.name"}
+)
+
+// emptyHidden is a hidden member for which the server returns no rows instead of an error, as some versions do, and noRows its response.
+const (
+	emptyHidden = "orders.cost"
+	noRows      = `{"results":[{"query":{},"data":{"members":[],"dataset":[]},"annotation":{}}]}`
 )
 
 // world is a data API and what was asked of it.
@@ -60,9 +66,14 @@ func newWorld(t *testing.T) *world {
 			return
 		}
 		if probed := probe.FindSubmatch(body); probed != nil {
+			member := string(probed[1]) + string(probed[2])
+			if member == emptyHidden {
+				_, _ = io.WriteString(out, noRows)
+				return
+			}
 			out.WriteHeader(http.StatusInternalServerError)
-			if slices.Contains(hidden, string(probed[1])) {
-				_, _ = fmt.Fprintf(out, `{"error":"Error: You requested hidden member: '%s'. Please make it visible"}`, probed[1])
+			if slices.Contains(hidden, member) {
+				_, _ = fmt.Fprintf(out, `{"error":"Error: You requested hidden member: '%s'. Please make it visible"}`, member)
 			} else {
 				_, _ = io.WriteString(out, `{"error":"Error: it is not found for path"}`)
 			}
@@ -326,6 +337,19 @@ func TestForbidden(t *testing.T) {
 	unknown("SELECT 1", agent.ForbiddenError, "may not see")
 	w.status = http.StatusForbidden
 	unknown("SELECT 1", agent.ForbiddenError, "may not see")
+}
+
+// Some versions of the server return no rows for a hidden member.
+func TestHiddenWithoutRows(t *testing.T) {
+	w := newWorld(t)
+	w.answer = noRows
+	w.refused("cubeJsonQuery", object{"query": object{"measures": []string{emptyHidden}}}, agent.ForbiddenError, `"orders.cost" exists`)
+	filter := object{"query": object{"measures": []string{"orders.count"}, "filters": []object{{"member": "orders.status", "operator": "equals", "values": []string{"example.com"}}}}}
+	if result, err := w.call("cubeJsonQuery", filter); err != nil {
+		t.Errorf("no rows are no error: %v, %v", result, err)
+	}
+	w.status, w.answer = http.StatusBadRequest, `{"error":"Column not found"}`
+	w.refused("cubeSqlApi", object{"sqlQuery": "SELECT MEASURE(cost) FROM orders"}, agent.ForbiddenError, `"orders.cost" exists`)
 }
 
 // A server without SQL is queried with JSON, also by those who may write SQL.
