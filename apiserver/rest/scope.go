@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"regexp"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -41,6 +42,12 @@ func (s *Scope) Content() content.Scope {
 // StoreAccount returns the account as the content store knows it.
 func (s *Scope) StoreAccount() store.Account {
 	return store.Account{UID: string(s.Account.UID), Name: s.Account.Name}
+}
+
+// Address returns the e-mail address of a principal that has none, in the domain of the account: clients expect one.
+func (s *Scope) Address(name string) string {
+	domain, _, _ := strings.Cut(string(s.Account.Spec.Host), ":")
+	return name + "@" + domain
 }
 
 // Caller returns the principal as <kind>:<id>, which identifies it in the content database.

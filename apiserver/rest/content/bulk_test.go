@@ -60,7 +60,7 @@ func serve(ctx context.Context, db content.Database, method, path, body string) 
 		return 0, err.Error()
 	}
 	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme", UID: "a1"}, Spec: v1alpha1.AccountSpec{
-		Host: "acme.example.com", Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
+		Host: "acme.example.com:8443", Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)},
 	}}
 	admin := &auth.Principal{Kind: auth.KindAPIKey, ID: "k1", Grants: access.OnAll(v1alpha1.PermissionAdmin)}
 	ctx = recording.NewRequest(ctx, nil, account, admin, audit.SourceREST).With(ctx)
@@ -127,5 +127,13 @@ func TestUnknownPivotItems(t *testing.T) {
 				t.Errorf("%s: %s %s: %d %s", stored, request.method, request.path, code, body)
 			}
 		}
+	}
+}
+
+// TestOwnersHaveAddresses: the address of a program is in the domain of the account, without the port of the host.
+func TestOwnersHaveAddresses(t *testing.T) {
+	db := contenttest.Open(t, "sqlite://"+t.TempDir()+"/content.db", storeOwners...)
+	if code, body := serve(t.Context(), db, http.MethodPost, "/folders", `{"name":"one"}`); code != http.StatusOK || !strings.Contains(body, `"email":"k1@acme.example.com"`) {
+		t.Errorf("%d %s", code, body)
 	}
 }

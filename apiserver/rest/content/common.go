@@ -105,9 +105,9 @@ type ResourceOwner struct {
 func (a *api) shownOwner(ctx context.Context, owner string) ResourceOwner {
 	s := rest.ScopeFrom(ctx)
 	kind, id, _ := strings.Cut(owner, ":")
-	fallback := id + "@" + string(s.Account.Spec.Host)
+	fallback := s.Address(id)
 	if owner == subject.Administrators(s.Account.Name) {
-		return ResourceOwner{ID: number.Of(kind, id), Email: administrators + "@" + string(s.Account.Spec.Host), FirstName: ptr.To("Administrators")}
+		return ResourceOwner{ID: number.Of(kind, id), Email: s.Address(administrators), FirstName: ptr.To("Administrators")}
 	}
 	if kind != kindUser {
 		return ResourceOwner{ID: number.Of(kind, id), Email: fallback}

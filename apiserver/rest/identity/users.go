@@ -160,7 +160,7 @@ func (a *api) me(ctx context.Context, r *schema.Resource) (*UserOutput, error) {
 	}
 	out.Body.IsAdmin = s.Principal.May(v1alpha1.PermissionAdmin)
 	if out.Body.Email == "" {
-		out.Body.Email = s.Principal.ID + "@" + string(s.Account.Spec.Host)
+		out.Body.Email = s.Address(s.Principal.ID)
 	}
 	var err error
 	out.Body.UserPolicies, err = a.policiesOf(s)
