@@ -339,6 +339,9 @@ func (s *specification) checkContent(t *testing.T, succeeded map[string]bool) {
 	chart := map[string]any{
 		"id": "c", "type": "CHART", "position": map[string]any{"x": 0, "y": 0, "w": 1, "h": 1}, "config": map[string]any{"reportPublicId": "Documented01"},
 	}
+	summary := map[string]any{
+		"id": "s", "type": "AI", "position": map[string]any{"x": 1, "y": 0, "w": 1, "h": 1}, "config": map[string]any{"prompt": "What changed?"},
+	}
 	group, _ := admin.call(t, "POST", "/api/scim/v2/Groups", map[string]any{"schemas": []string{schema.GroupURN}, "displayName": "Documented"}).is(201).at("id").(string)
 	for _, c := range []struct {
 		method, path string
@@ -357,7 +360,8 @@ func (s *specification) checkContent(t *testing.T, succeeded map[string]bool) {
 		{"post", "/api/v1/deployments/{deploymentId}/workspace/bulk-move", map[string]any{"items": []any{map[string]any{"type": "WORKBOOK", "id": created.at("id")}, map[string]any{"type": "FOLDER", "id": 999999}}}},
 		{"post", "/api/v1/deployments/{deploymentId}/workspace/bulk-delete", map[string]any{"items": []any{map[string]any{"type": "REPORT", "id": 999999}}}},
 		{"delete", workbook + "/favorite", nil},
-		{"post", workbook + "/publish", map[string]any{"workbookId": created.at("id"), "config": map[string]any{"widgets": []any{chart}}}},
+		{"post", workbook + "/publish", map[string]any{"workbookId": created.at("id"), "config": map[string]any{"widgets": []any{chart, summary}}}},
+		{"post", workbook + "/dashboard/ai-widget-thread", map[string]any{"widgetId": "s", "threadId": "chat"}},
 		{"get", workbook, nil},
 		{"get", workbook + "/versions", nil},
 		{"get", workbook + "/versions/{versionNumber}", nil},
