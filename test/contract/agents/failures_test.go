@@ -17,7 +17,7 @@ func TestFailures(t *testing.T) {
 		// asked is how often the model is asked.
 		asked int
 	}{
-		"a key that the provider refuses": {analyst, "refuse", "the model failed: the provider of the model does not accept the key (status 401)", 1},
+		"a key that the provider refuses": {analyst, "refuse this key", "the model failed: the provider of the model does not accept the key (status 401)", 1},
 		"a limit of the provider":         {analyst, "busy", "the model failed: the provider of the model accepts no more requests now (status 429)", 3},
 		"a provider that is down":         {unreachable, "hello nobody", "the model failed: the provider of the model did not answer", 0},
 		"a model that loops":              {small, "loop", "limit of 2 tool calls", 3},
