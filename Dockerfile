@@ -18,6 +18,7 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY cmd cmd
 COPY api api
 COPY apiserver apiserver
+COPY docs docs
 COPY gateway gateway
 COPY controllers controllers
 COPY internal internal
