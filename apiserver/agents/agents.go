@@ -7,6 +7,7 @@
 //	target.go      the environment that is queried, and its tokens
 //	prepare.go     runs
 //	audit.go       tool calls in the audit log
+//	places.go      limits of what is in progress
 //	evaluation.go  agents by name, other endpoints and files, for evaluations
 package agents
 

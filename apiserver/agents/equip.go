@@ -22,15 +22,9 @@ const (
 
 // equip sets the tools and the system prompt of a run.
 func (s *Service) equip(ctx context.Context, q Question, r *agent.Run, target query.Target) error {
-	files := q.Files
-	if files == nil {
-		files = &project.Configured{}
-	}
-	if q.Files == nil && s.Files != nil {
-		var err error
-		if files, err = s.Files(ctx, q.Agent.Agent, q.Agent.Deployment, q.Branch); err != nil {
-			return err
-		}
+	files, err := s.filesOf(ctx, q)
+	if err != nil {
+		return err
 	}
 	views := q.Agent.Spec.AccessibleViews
 	if len(views) == 0 {
@@ -54,6 +48,17 @@ func (s *Service) equip(ctx context.Context, q Question, r *agent.Run, target qu
 	}
 	r.Tools, r.System = semantic.Tools(o), s.prompt(q, views, files.Rules)
 	return nil
+}
+
+// filesOf returns what files configure for the agent.
+func (s *Service) filesOf(ctx context.Context, q Question) (*project.Configured, error) {
+	switch {
+	case q.Files != nil:
+		return q.Files, nil
+	case s.Files != nil:
+		return s.Files(ctx, q.Agent.Agent, q.Agent.Deployment, q.Branch)
+	}
+	return &project.Configured{}, nil
 }
 
 // maxRules is the size of the rules of a prompt in bytes.

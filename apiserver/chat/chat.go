@@ -67,7 +67,7 @@ type Service struct {
 	// holder is this process in leases.
 	holder  string
 	runs    runs
-	limits  *limits
+	places  *agents.Places
 	metrics *metrics
 }
 
@@ -79,7 +79,7 @@ func New(o Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{Options: o, holder: uuid.NewString(), limits: newLimits(), metrics: newMetrics()}
+	s := &Service{Options: o, holder: uuid.NewString(), places: newPlaces(), metrics: newMetrics()}
 	s.runs.all = map[runKey]*live{}
 	return s
 }

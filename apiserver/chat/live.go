@@ -12,6 +12,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/chat"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 const (
@@ -217,7 +218,7 @@ func (l *live) write(ctx context.Context, do func(ctx context.Context, batch [][
 	// What was said before the end of a run is stored after it.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer stop()
-	if err := l.retry(ctx, func() error { return do(ctx, batch) }); err != nil {
+	if err := store.Retry(ctx, l.clock, final, func(ctx context.Context) error { return do(ctx, batch) }); err != nil {
 		l.cancel(err)
 		return err
 	}
@@ -246,23 +247,6 @@ func (l *live) wrote(batch [][]byte) {
 	l.trim(batch)
 	if len(batch) > 0 {
 		l.show(l.stored)
-	}
-}
-
-// retry calls do until it succeeds, or waiting cannot help.
-func (l *live) retry(ctx context.Context, do func() error) error {
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := do()
-		if err == nil || final(err) || ctx.Err() != nil {
-			return err
-		}
-		timer := l.clock.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return err
-		case <-timer.C():
-		}
 	}
 }
 

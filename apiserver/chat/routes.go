@@ -228,7 +228,7 @@ func describeStream(doc *huma.OpenAPI, op *huma.Operation) {
 		Description: "Lines of JSON, each of which is sent when it is there: __cutoff__ with the id of the chat, the message, lines of the agent and of its tools, and __state__ with the messages of the chat. A line with isDelta is appended to the message of its id, another one replaces it. The answer is the last line whose graphPath begins with final. A line {\"error\": …} ends a response that has failed. Empty lines keep the connection alive.",
 		Content:     map[string]*huma.MediaType{stream.ContentType: {Schema: doc.Components.Schemas.Schema(reflect.TypeFor[stream.Line](), true, "ChatLine")}},
 	}
-	describe(op, map[string]string{
+	rest.DescribeResponses(op, map[string]string{
 		"403": "The chat is another user's, or the caller may not ask on behalf of the person of sessionSettings or on the agent's deployment.",
 		"404": "The account is not that of the host, or there is no such agent, user, branch or chat.",
 		"409": "Another answer of the chat is in progress (Streaming for thread is in progress), the agent is suspended, or the chat is too long.",
@@ -238,16 +238,7 @@ func describeStream(doc *huma.OpenAPI, op *huma.Operation) {
 }
 
 func describeAbort(_ *huma.OpenAPI, op *huma.Operation) {
-	describe(op, map[string]string{
+	rest.DescribeResponses(op, map[string]string{
 		"204": "The answer ends, or there is none in progress.", "403": "The chat is another user's.", "404": "There is no such agent or chat.",
 	})
-}
-
-func describe(op *huma.Operation, descriptions map[string]string) {
-	for status, text := range descriptions {
-		if op.Responses[status] == nil {
-			op.Responses[status] = &huma.Response{}
-		}
-		op.Responses[status].Description = text
-	}
 }

@@ -85,7 +85,7 @@ func (s *Service) Start(ctx context.Context, m Message) (*Answer, error) {
 	if !s.runs.admits() {
 		return nil, errUnavailable
 	}
-	release, err := s.limits.acquire(ctx, m.Asker)
+	release, err := s.places.Acquire(ctx, m.Asker)
 	if err != nil {
 		return nil, err
 	}

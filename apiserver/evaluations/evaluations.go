@@ -70,7 +70,7 @@ type Service struct {
 	Options
 	// holder is this process in leases.
 	holder  string
-	limits  *limits
+	places  *agents.Places
 	metrics *metrics
 
 	mu      sync.Mutex
@@ -87,7 +87,7 @@ func New(o Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{Options: o, holder: uuid.NewString(), limits: newLimits(), metrics: newMetrics(), jobs: map[jobKey]*job{}}
+	return &Service{Options: o, holder: uuid.NewString(), places: newPlaces(), metrics: newMetrics(), jobs: map[jobKey]*job{}}
 }
 
 const (

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/quoin-dev/quoin/apiserver/agents"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/agent/grading"
 	"github.com/quoin-dev/quoin/internal/agent/semantic"
@@ -112,25 +113,25 @@ func TestDefect(t *testing.T) {
 
 // TestLimits: what one person, key and account may run at a time, and all together.
 func TestLimits(t *testing.T) {
-	l := newLimits()
+	l := newPlaces()
 	w := newWorld(t)
 	var held []func()
 	for i := range maxOfAccount {
-		release, err := l.acquire(w.request(), fmt.Sprint("user-", i/maxOfOwner))
+		release, err := l.Acquire(w.request(), &agents.Asker{Owner: fmt.Sprint("user-", i/maxOfOwner)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		held = append(held, release)
 	}
 	for owner, want := range map[string]string{"user-0": "2 evaluations of the user", "user-9": "4 evaluations of the caller"} {
-		if _, err := l.acquire(w.request(), owner); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := l.Acquire(w.request(), &agents.Asker{Owner: owner}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
 	for _, release := range held {
 		release()
 	}
-	if _, err := l.acquire(w.request(), "user-0"); err != nil {
+	if _, err := l.Acquire(w.request(), &agents.Asker{Owner: "user-0"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -224,7 +224,7 @@ func (s *Service) cancel(ctx context.Context, in *InEvaluation) (*struct{}, erro
 }
 
 func describeStart(_ *huma.OpenAPI, op *huma.Operation) {
-	describe(op, map[string]string{
+	rest.DescribeResponses(op, map[string]string{
 		"202": "The evaluation has started. Its status is completed or failed at the end.",
 		"403": "The caller does not hold DeploymentRead or SqlRunnerRead on the deployment, or is a key without an owner and without DeploymentUpdate.",
 		"404": "There is no such deployment, branch, agent, model endpoint or file with questions.",
@@ -235,7 +235,7 @@ func describeStart(_ *huma.OpenAPI, op *huma.Operation) {
 }
 
 func describeReplay(_ *huma.OpenAPI, op *huma.Operation) {
-	describe(op, map[string]string{
+	rest.DescribeResponses(op, map[string]string{
 		"202": "The replay has started: an evaluation with a result for each message.",
 		"403": "The chat is another user's, or the caller may not ask on behalf of the person of sessionSettings or on the deployment.",
 		"404": "There is no such deployment, branch, agent, model endpoint, user or chat.",
@@ -246,16 +246,7 @@ func describeReplay(_ *huma.OpenAPI, op *huma.Operation) {
 }
 
 func describeCancel(_ *huma.OpenAPI, op *huma.Operation) {
-	describe(op, map[string]string{
+	rest.DescribeResponses(op, map[string]string{
 		"204": "It ends as failed within some seconds.", "403": "Another caller has started it, and the caller does not hold DeploymentUpdate.", "409": "It has ended.",
 	})
-}
-
-func describe(op *huma.Operation, descriptions map[string]string) {
-	for status, text := range descriptions {
-		if op.Responses[status] == nil {
-			op.Responses[status] = &huma.Response{}
-		}
-		op.Responses[status].Description = text
-	}
 }

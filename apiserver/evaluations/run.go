@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/evaluation"
 	"github.com/quoin-dev/quoin/internal/content/usage"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 const (
@@ -259,18 +260,11 @@ func explain(ctx context.Context, err error) string {
 func (s *Service) retry(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, stop := context.WithTimeout(ctx, storeTimeout)
 	defer stop()
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := do(ctx)
-		var rejected *content.Error
-		if err == nil || errors.As(err, &rejected) || errors.Is(err, evaluation.ErrLost) || ctx.Err() != nil {
-			return err
-		}
-		timer := s.Clock.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return err
-		case <-timer.C():
-		}
-	}
+	return store.Retry(ctx, s.Clock, final, do)
+}
+
+// final reports whether a write that has failed is not tried again.
+func final(err error) bool {
+	var rejected *content.Error
+	return errors.As(err, &rejected) || errors.Is(err, evaluation.ErrLost)
 }

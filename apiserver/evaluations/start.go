@@ -153,7 +153,7 @@ func (s *Service) start(ctx context.Context, j *job, kind evaluation.Kind, r Req
 	if err != nil {
 		return nil, err
 	}
-	release, err := s.limits.acquire(ctx, j.asker.Owner)
+	release, err := s.places.Acquire(ctx, j.asker)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
+
+	"github.com/quoin-dev/quoin/apiserver/rest"
 )
 
 // prefix is the beginning of the paths of guides.
@@ -116,10 +118,4 @@ func (g Guides) Handles(r *http.Request) bool {
 }
 
 // ServeHTTP serves a guide that Handles has found: one page without external resources and tenant data.
-func (g Guides) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	h.Set("Cache-Control", "public, max-age=300")
-	_, _ = w.Write(g[r.URL.Path])
-}
+func (g Guides) ServeHTTP(w http.ResponseWriter, r *http.Request) { rest.ServePage(w, g[r.URL.Path]) }

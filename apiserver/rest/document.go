@@ -60,12 +60,15 @@ var referenceHTML string
 var reference = template.Must(template.New("reference").Parse(referenceHTML))
 
 // ServeReference serves the reference: one page without external resources and tenant data.
-func (a *API) ServeReference(w http.ResponseWriter, _ *http.Request) {
+func (a *API) ServeReference(w http.ResponseWriter, _ *http.Request) { ServePage(w, a.page) }
+
+// ServePage serves a page that is the same for all accounts and has no external resources.
+func ServePage(w http.ResponseWriter, page []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 	h.Set("Cache-Control", "public, max-age=300")
-	_, _ = w.Write(a.page)
+	_, _ = w.Write(page)
 }
 
 // Section is a section of the reference: the operations of a family, or of another API of the account.

@@ -189,3 +189,13 @@ func documentedOperation(item *huma.PathItem, method string) *huma.Operation {
 	}
 	return nil
 }
+
+// DescribeResponses sets the descriptions of responses by status, for WithDocument.
+func DescribeResponses(op *huma.Operation, descriptions map[string]string) {
+	for status, text := range descriptions {
+		if op.Responses[status] == nil {
+			op.Responses[status] = &huma.Response{}
+		}
+		op.Responses[status].Description = text
+	}
+}
