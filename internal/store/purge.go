@@ -42,6 +42,18 @@ func PurgeTable(table, key string) func(ctx context.Context, tx *Tx, of Deleted,
 	}
 }
 
+// PurgeInOrder returns Owner.Purge for several tables: rows of one are deleted when those before it have none left.
+func PurgeInOrder(tables ...func(ctx context.Context, tx *Tx, of Deleted, limit int) (more bool, err error)) func(ctx context.Context, tx *Tx, of Deleted, limit int) (more bool, err error) {
+	return func(ctx context.Context, tx *Tx, of Deleted, limit int) (bool, error) {
+		for _, purge := range tables {
+			if more, err := purge(ctx, tx, of, limit); more || err != nil {
+				return more, err
+			}
+		}
+		return false, nil
+	}
+}
+
 const (
 	// purgeLimit is the maximum number of rows that one transaction of a purge deletes.
 	purgeLimit = 500

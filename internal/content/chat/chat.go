@@ -123,17 +123,12 @@ func (t *Threads) now() time.Time {
 	return now().UTC().Truncate(time.Microsecond)
 }
 
-func purge(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (bool, error) {
-	for _, table := range []struct{ name, key string }{
-		{"chat_line", "account_uid, thread_id, sort"}, {"chat_run", "account_uid, thread_id, id"}, {"chat_thread", "account_uid, id"},
-	} {
-		more, err := store.PurgeTable(table.name, table.key)(ctx, tx, of, limit)
-		if more || err != nil {
-			return more, err
-		}
-	}
-	return false, nil
-}
+// purge is Owner.Purge.
+var purge = store.PurgeInOrder(
+	store.PurgeTable("chat_line", "account_uid, thread_id, sort"),
+	store.PurgeTable("chat_run", "account_uid, thread_id, id"),
+	store.PurgeTable("chat_thread", "account_uid, id"),
+)
 
 // Expire deletes threads without a run in progress that were last changed at a time or before. Any number of replicas may run it.
 func Expire(ctx context.Context, s *store.Store, before time.Time) error {

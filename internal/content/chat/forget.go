@@ -2,7 +2,6 @@ package chat
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -21,15 +20,7 @@ var OfUsers = []subject.Part{
 func interrupted(ctx context.Context, tx *store.Tx, accountUID, user, _ string, limit int) (int, error) {
 	const statement = `UPDATE chat_thread SET run_id = 0, holder = '', lease_until = 0 WHERE (account_uid, id) IN
 		(SELECT account_uid, id FROM chat_thread WHERE account_uid = $1 AND owner = $2 AND run_id <> 0 LIMIT $3)`
-	return changed(tx.ExecContext(ctx, statement, accountUID, user, limit))
-}
-
-func changed(result sql.Result, err error) (int, error) {
-	if err != nil {
-		return 0, err
-	}
-	n, err := result.RowsAffected()
-	return int(n), err
+	return subject.Changed(tx.ExecContext(ctx, statement, accountUID, user, limit))
 }
 
 // removed returns a function that deletes rows of the threads of a user. column has the id of the thread.
@@ -37,6 +28,6 @@ func removed(table, key, column string) func(ctx context.Context, tx *store.Tx, 
 	statement := "DELETE FROM " + table + " WHERE (" + key + ") IN (SELECT " + key + " FROM " + table + ` WHERE account_uid = $1
 		AND ` + column + ` IN (SELECT id FROM chat_thread WHERE account_uid = $1 AND owner = $2) LIMIT $3)`
 	return func(ctx context.Context, tx *store.Tx, accountUID, user, _ string, limit int) (int, error) {
-		return changed(tx.ExecContext(ctx, statement, accountUID, user, limit))
+		return subject.Changed(tx.ExecContext(ctx, statement, accountUID, user, limit))
 	}
 }

@@ -21,7 +21,6 @@
 package dbtsync
 
 import (
-	"context"
 	"embed"
 	"time"
 
@@ -37,15 +36,12 @@ var migrations embed.FS
 // Owner has the tables of syncs.
 var Owner = store.Owner{Name: "dbt_sync", Migrations: migrations, Tables: []string{"dbt_sync", "dbt_sync_data", "dbt_sync_delivery"}, Purge: purge}
 
-func purge(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (more bool, err error) {
-	if more, err := store.PurgeTable("dbt_sync_data", "account_uid, id, kind")(ctx, tx, of, limit); more || err != nil {
-		return more, err
-	}
-	if more, err := store.PurgeTable("dbt_sync_delivery", "account_uid, id")(ctx, tx, of, limit); more || err != nil {
-		return more, err
-	}
-	return store.PurgeTable("dbt_sync", "account_uid, id")(ctx, tx, of, limit)
-}
+// purge is Owner.Purge.
+var purge = store.PurgeInOrder(
+	store.PurgeTable("dbt_sync_data", "account_uid, id, kind"),
+	store.PurgeTable("dbt_sync_delivery", "account_uid, id"),
+	store.PurgeTable("dbt_sync", "account_uid, id"),
+)
 
 // Limits of syncs.
 const (

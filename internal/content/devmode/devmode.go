@@ -30,17 +30,11 @@ var Owner = store.Owner{Name: "devmode", Migrations: migrations, Tables: []strin
 // entered dev mode last.
 const MaxSessions = 1000
 
-var (
-	purgeBranches = store.PurgeTable("devmode_branch", "account_uid, deployment_uid, name")
-	purgeSessions = store.PurgeTable("devmode_session", "account_uid, deployment_uid, principal")
+// purge is Owner.Purge.
+var purge = store.PurgeInOrder(
+	store.PurgeTable("devmode_session", "account_uid, deployment_uid, principal"),
+	store.PurgeTable("devmode_branch", "account_uid, deployment_uid, name"),
 )
-
-func purge(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (more bool, err error) {
-	if more, err := purgeSessions(ctx, tx, of, limit); more || err != nil {
-		return more, err
-	}
-	return purgeBranches(ctx, tx, of, limit)
-}
 
 // Branch is what is kept of a branch.
 type Branch struct {

@@ -13,7 +13,6 @@ package evaluation
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -147,29 +146,17 @@ func (e *Evaluations) now() time.Time {
 	return now().UTC().Truncate(time.Microsecond)
 }
 
-func purge(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (bool, error) {
-	for _, table := range []struct{ name, key string }{{"evaluation_result", "account_uid, evaluation_id, number"}, {"evaluation", "account_uid, id"}} {
-		more, err := store.PurgeTable(table.name, table.key)(ctx, tx, of, limit)
-		if more || err != nil {
-			return more, err
-		}
-	}
-	return false, nil
-}
+// purge is Owner.Purge.
+var purge = store.PurgeInOrder(
+	store.PurgeTable("evaluation_result", "account_uid, evaluation_id, number"),
+	store.PurgeTable("evaluation", "account_uid, id"),
+)
 
 // interrupted takes the leases of evaluations in progress away, so that nothing is added while the results are deleted.
 func interrupted(ctx context.Context, tx *store.Tx, accountUID, user, _ string, limit int) (int, error) {
 	const statement = `UPDATE evaluation SET state = 'failed', holder = '', lease_until = 0 WHERE (account_uid, id) IN
 		(SELECT account_uid, id FROM evaluation WHERE account_uid = $1 AND owner = $2 AND state = 'running' LIMIT $3)`
-	return changed(tx.ExecContext(ctx, statement, accountUID, user, limit))
-}
-
-func changed(result sql.Result, err error) (int, error) {
-	if err != nil {
-		return 0, err
-	}
-	n, err := result.RowsAffected()
-	return int(n), err
+	return subject.Changed(tx.ExecContext(ctx, statement, accountUID, user, limit))
 }
 
 // removeResults deletes results of the evaluations of a user.
@@ -177,7 +164,7 @@ func removeResults(ctx context.Context, tx *store.Tx, accountUID, user, _ string
 	const statement = `DELETE FROM evaluation_result WHERE (account_uid, evaluation_id, number) IN
 		(SELECT account_uid, evaluation_id, number FROM evaluation_result WHERE account_uid = $1
 		AND evaluation_id IN (SELECT id FROM evaluation WHERE account_uid = $1 AND owner = $2) LIMIT $3)`
-	return changed(tx.ExecContext(ctx, statement, accountUID, user, limit))
+	return subject.Changed(tx.ExecContext(ctx, statement, accountUID, user, limit))
 }
 
 // Expire deletes evaluations that have ended at a time or before. Any number of replicas may run it.

@@ -150,19 +150,20 @@ func hash(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// purgeAccount deletes rows of an account.
+var purgeAccount = store.PurgeInOrder(
+	store.PurgeTable("oauth_device", "account_uid, hash"),
+	store.PurgeTable("oauth_token", "account_uid, hash"),
+	store.PurgeTable("oauth_grant", "account_uid, id"),
+	store.PurgeTable("oauth_session", "account_uid, id"),
+)
+
+// purge is Owner.Purge. No row belongs to a deployment.
 func purge(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (bool, error) {
 	if of.DeploymentUID != "" {
 		return false, nil
 	}
-	for _, table := range []struct{ name, key string }{
-		{"oauth_device", "account_uid, hash"}, {"oauth_token", "account_uid, hash"}, {"oauth_grant", "account_uid, id"}, {"oauth_session", "account_uid, id"},
-	} {
-		more, err := store.PurgeTable(table.name, table.key)(ctx, tx, of, limit)
-		if more || err != nil {
-			return more, err
-		}
-	}
-	return false, nil
+	return purgeAccount(ctx, tx, of, limit)
 }
 
 // Expire deletes what is expired. Any number of replicas may run it.

@@ -35,21 +35,12 @@ var migrations embed.FS
 // Owner has the tables git_object, git_branch and git_repository.
 var Owner = store.Owner{Name: "git_repository", Migrations: migrations, Tables: []string{"git_repository", "git_branch", "git_object"}, Purge: purge}
 
-var purgeTables = []func(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (bool, error){
+// purge is Owner.Purge.
+var purge = store.PurgeInOrder(
 	store.PurgeTable("git_branch", "account_uid, deployment_uid, name"),
 	store.PurgeTable("git_object", "account_uid, deployment_uid, hash"),
 	store.PurgeTable("git_repository", "account_uid, deployment_uid"),
-}
-
-// purge is Owner.Purge.
-func purge(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (more bool, err error) {
-	for _, table := range purgeTables {
-		if more, err := table(ctx, tx, of, limit); more || err != nil {
-			return more, err
-		}
-	}
-	return false, nil
-}
+)
 
 // Quota bounds the repositories of a deployment and of an account. Bytes are those of the compressed
 // objects, reachable or not.

@@ -34,7 +34,7 @@ const selected = `(%[3]s) IN (SELECT %[3]s FROM %[1]s
 func Reassigned(name, table, key, column string) Part {
 	statement := fmt.Sprintf("UPDATE %[1]s SET %[2]s = $4 WHERE "+selected, table, column, key)
 	return Part{name, func(ctx context.Context, tx *store.Tx, accountUID, user, owner string, limit int) (int, error) {
-		return rows(tx.ExecContext(ctx, statement, accountUID, user, limit, owner))
+		return Changed(tx.ExecContext(ctx, statement, accountUID, user, limit, owner))
 	}}
 }
 
@@ -42,12 +42,12 @@ func Reassigned(name, table, key, column string) Part {
 func Removed(name, table, key, column string) Part {
 	statement := fmt.Sprintf("DELETE FROM %[1]s WHERE "+selected, table, column, key)
 	return Part{name, func(ctx context.Context, tx *store.Tx, accountUID, user, _ string, limit int) (int, error) {
-		return rows(tx.ExecContext(ctx, statement, accountUID, user, limit))
+		return Changed(tx.ExecContext(ctx, statement, accountUID, user, limit))
 	}}
 }
 
-// rows returns the number of rows that a statement has changed.
-func rows(result interface{ RowsAffected() (int64, error) }, err error) (int, error) {
+// Changed returns the number of rows that a statement has changed.
+func Changed(result interface{ RowsAffected() (int64, error) }, err error) (int, error) {
 	if err != nil {
 		return 0, err
 	}

@@ -36,21 +36,13 @@ var migrations embed.FS
 // Owner has the tables of uploads.
 var Owner = store.Owner{Name: "upload", Migrations: migrations, Tables: []string{"upload", "upload_file", "upload_last", "upload_hash"}, Purge: purge}
 
-// tables are the tables and their primary keys.
-var tables = []struct{ name, key string }{
-	{"upload_file", "account_uid, upload_id, path"}, {"upload_hash", "account_uid, deployment_uid, blob"},
-	{"upload_last", "account_uid, deployment_uid"}, {"upload", "account_uid, id"},
-}
-
-// purge implements store.Owner.Purge.
-func purge(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (more bool, err error) {
-	for _, table := range tables {
-		if more, err = store.PurgeTable(table.name, table.key)(ctx, tx, of, limit); err != nil || more {
-			return more, err
-		}
-	}
-	return false, nil
-}
+// purge is Owner.Purge.
+var purge = store.PurgeInOrder(
+	store.PurgeTable("upload_file", "account_uid, upload_id, path"),
+	store.PurgeTable("upload_hash", "account_uid, deployment_uid, blob"),
+	store.PurgeTable("upload_last", "account_uid, deployment_uid"),
+	store.PurgeTable("upload", "account_uid, id"),
+)
 
 // Limits of uploads.
 const (

@@ -15,10 +15,5 @@ func handOver(ctx context.Context, tx *store.Tx, accountUID, user, administrator
 		caller = CASE WHEN caller = $2 THEN $3 ELSE caller END
 		WHERE (account_uid, deployment_uid, source, run) IN (SELECT account_uid, deployment_uid, source, run FROM agent_usage
 		WHERE account_uid = $1 AND (user_name = $2 OR caller = $2) LIMIT $4)`
-	result, err := tx.ExecContext(ctx, statement, accountUID, user, administrators, limit)
-	if err != nil {
-		return 0, err
-	}
-	n, err := result.RowsAffected()
-	return int(n), err
+	return subject.Changed(tx.ExecContext(ctx, statement, accountUID, user, administrators, limit))
 }

@@ -147,17 +147,18 @@ func (s *Store) End(ctx context.Context, a store.Account, user, state string) (*
 	return out, nil
 }
 
+// purgeAccount deletes rows of an account.
+var purgeAccount = store.PurgeInOrder(
+	store.PurgeTable("user_oauth_flow", "account_uid, hash"),
+	store.PurgeTable("user_oauth_token", "account_uid, id"),
+)
+
+// purge is Owner.Purge. No row belongs to a deployment.
 func purge(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (bool, error) {
 	if of.DeploymentUID != "" {
 		return false, nil
 	}
-	for _, table := range []struct{ name, key string }{{"user_oauth_flow", "account_uid, hash"}, {"user_oauth_token", "account_uid, id"}} {
-		more, err := store.PurgeTable(table.name, table.key)(ctx, tx, of, limit)
-		if more || err != nil {
-			return more, err
-		}
-	}
-	return false, nil
+	return purgeAccount(ctx, tx, of, limit)
 }
 
 // RunExpiry deletes authorizations that have expired, at an interval, until the context ends.

@@ -44,21 +44,12 @@ var migrations embed.FS
 // Owner has the tables of the workspace.
 var Owner = store.Owner{
 	Name: "workspace", Migrations: migrations, Tables: []string{"workbook", "report", "report_placement", "dashboard", "dashboard_version", "report_snapshot", "favorite", "view_event"},
-	Purge: func(ctx context.Context, tx *store.Tx, of store.Deleted, limit int) (more bool, err error) {
-		for _, table := range []string{"report_snapshot", "dashboard_version", "dashboard", "report_placement", "report", "workbook"} {
-			if more, err = store.PurgeTable(table, "account_uid, id")(ctx, tx, of, limit); more || err != nil {
-				return more, err
-			}
-		}
-		for _, t := range []struct{ table, key string }{
-			{"favorite", "account_uid, owner, workbook_id"}, {"view_event", "account_uid, viewer, object_type, object_id"},
-		} {
-			if more, err = store.PurgeTable(t.table, t.key)(ctx, tx, of, limit); more || err != nil {
-				return more, err
-			}
-		}
-		return false, nil
-	},
+	Purge: store.PurgeInOrder(
+		store.PurgeTable("report_snapshot", "account_uid, id"), store.PurgeTable("dashboard_version", "account_uid, id"),
+		store.PurgeTable("dashboard", "account_uid, id"), store.PurgeTable("report_placement", "account_uid, id"),
+		store.PurgeTable("report", "account_uid, id"), store.PurgeTable("workbook", "account_uid, id"),
+		store.PurgeTable("favorite", "account_uid, owner, workbook_id"), store.PurgeTable("view_event", "account_uid, viewer, object_type, object_id"),
+	),
 }
 
 // OfUsers is what names users: see subject.Users. Favorites and views are deleted with the user.
