@@ -1,5 +1,7 @@
 package stream
 
+import "strings"
+
 // Message is what the lines of an id amount to.
 type Message struct {
 	ID       string    `json:"id"`
@@ -16,11 +18,16 @@ type Message struct {
 
 // Messages collects the messages of a stream, in the order of their first lines. The zero value is empty.
 type Messages struct {
-	all  []Message
-	byID map[string]int
+	all []Message
+	// texts has the bytes of the texts of all: they are not copied with each line.
+	texts []*texts
+	byID  map[string]int
 	// err is the text of the error line; "" if there is none.
 	err string
 }
+
+// texts are the texts of a message.
+type texts struct{ content, thinking strings.Builder }
 
 // Add adds a line: it appends to the message of its id, or replaces it.
 func (m *Messages) Add(l *Line) {
@@ -37,18 +44,22 @@ func (m *Messages) Add(l *Line) {
 			m.byID = map[string]int{}
 		}
 		at = len(m.all)
-		m.byID[l.ID], m.all = at, append(m.all, Message{ID: l.ID})
+		m.byID[l.ID], m.all, m.texts = at, append(m.all, Message{ID: l.ID}), append(m.texts, &texts{})
 	}
-	message := &m.all[at]
+	message, text := &m.all[at], m.texts[at]
 	if !l.Delta() {
-		*message = Message{ID: l.ID, Thinking: message.Thinking}
+		text.content = strings.Builder{}
+		if l.Thinking != "" { // otherwise the line has the answer only
+			text.thinking = strings.Builder{}
+		}
 	}
 	message.Role, message.Path, message.ToolCall, message.Sort = l.Role, l.GraphPath, l.ToolCall, l.Sort
 	message.InProcess = l.IsInProcess != nil && *l.IsInProcess
-	message.Thinking += l.Thinking
+	text.thinking.WriteString(l.Thinking)
 	if l.Content != nil {
-		message.Content += *l.Content
+		text.content.WriteString(*l.Content)
 	}
+	message.Content, message.Thinking = text.content.String(), text.thinking.String()
 }
 
 // All returns the messages. The caller must not change them.

@@ -33,6 +33,7 @@ func answer(t testing.TB) []stream.Line {
 		sorted(stream.Delta("a3", "are done.", stream.PathFinal), 9),
 		sorted(stream.Whole("a3", "Twelve <orders>\nare done.", stream.PathFinal), 10),
 	}
+	lines[len(lines)-1].Thinking = "Hm." // as its text, the whole of it
 	var messages stream.Messages
 	for i := range lines {
 		messages.Add(&lines[i])
