@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -30,29 +29,10 @@ func collect(m *stream.Messages, lines [][]byte) error {
 	return nil
 }
 
-// isDelta is in the lines that append text. In texts, quotation marks have a backslash before them.
-var isDelta = []byte(`"isDelta":true`)
-
 // history returns the messages of a thread through a sort at which no run was in progress, without the oldest lines of a long thread.
 // first is the sort before that of the run, or the end of the thread, from which the length counts.
-// Lines that append text are not read: each message ends with a line that has the whole text.
 func (s *Service) history(ctx context.Context, account string, thread, first, last int64) (*stream.Messages, error) {
-	c := &cursor{service: s, account: account, thread: thread, last: last, after: max(0, first-maxHistory)}
-	m := &stream.Messages{}
-	for {
-		lines, _, err := c.next(ctx)
-		if len(lines) == 0 || err != nil {
-			return m, err
-		}
-		for _, body := range lines {
-			if bytes.Contains(body, isDelta) {
-				continue
-			}
-			if err := collect(m, [][]byte{body}); err != nil {
-				return nil, err
-			}
-		}
-	}
+	return s.Threads.Messages(ctx, account, thread, max(0, first-maxHistory), last)
 }
 
 // lines returns messages as lines that replace what clients have of them, in the order of their last lines.

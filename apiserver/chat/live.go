@@ -117,8 +117,7 @@ func (l *live) add(line *stream.Line) error {
 		return l.emitPending()
 	}
 	if l.timer == nil {
-		l.timer = l.clock.NewTimer(wait)
-		go l.emitLater(l.timer)
+		l.timer = l.clock.AfterFunc(wait, func() { go l.emitLater() }) // clocks of tests call it with their lock held
 	}
 	return nil
 }
@@ -128,9 +127,8 @@ func joins(to, line *stream.Line) bool {
 	return to.ID == line.ID && to.Content != nil && line.Content != nil && len(*to.Content)+len(*line.Content)+len(to.Thinking)+len(line.Thinking) <= stream.MaxDelta
 }
 
-// emitLater emits the text that waits when a timer fires.
-func (l *live) emitLater(timer clock.Timer) {
-	<-timer.C()
+// emitLater emits the text that waits when the timer fires.
+func (l *live) emitLater() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = nil

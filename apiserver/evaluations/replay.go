@@ -16,12 +16,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/chat"
 )
 
-const (
-	// pageLines is the number of lines of a chat that are read at once.
-	pageLines = 200
-	// maxHistory is the number of lines before a message that its conversation is made of, as in the chat.
-	maxHistory = 5000
-)
+// maxHistory is the number of lines before a message that its conversation is made of, as in the chat.
+const maxHistory = 5000
 
 // replaying returns the item that runs a message of a chat again, after what was said before it in the recording: differences of one
 // message have no effect on others.
@@ -29,11 +25,11 @@ func (s *Service) replaying(thread *chat.Thread, recorded *chat.Run) item {
 	return func(ctx context.Context, j *job, number int) *Result {
 		r := &Result{ID: number, MessageID: &recorded.MessageID}
 		account := j.lease.Scope.Account.UID
-		before, err := s.messages(ctx, account, thread.ID, max(0, recorded.After-maxHistory), recorded.After)
+		before, err := s.Threads.Messages(ctx, account, thread.ID, max(0, recorded.After-maxHistory), recorded.After)
 		if err != nil {
 			return r.errored(grading.AgentError, explain(ctx, err))
 		}
-		was, err := s.messages(ctx, account, thread.ID, recorded.After, recorded.Last)
+		was, err := s.Threads.Messages(ctx, account, thread.ID, recorded.After, recorded.Last)
 		if err != nil {
 			return r.errored(grading.AgentError, explain(ctx, err))
 		}
@@ -98,30 +94,4 @@ func messageOf(m *stream.Messages) string {
 		}
 	}
 	return ""
-}
-
-// messages returns the messages of the lines of a thread after a sort, through another one.
-func (s *Service) messages(ctx context.Context, account string, thread, after, last int64) (*stream.Messages, error) {
-	m := &stream.Messages{}
-	for after < last {
-		lines, err := s.Threads.Lines(ctx, account, thread, after, pageLines)
-		if err != nil {
-			return nil, err
-		}
-		if len(lines) == 0 {
-			return m, nil
-		}
-		for i := range lines {
-			if lines[i].Sort > last {
-				return m, nil
-			}
-			l, err := stream.Decode(lines[i].Body)
-			if err != nil {
-				return nil, err
-			}
-			m.Add(l)
-			after = lines[i].Sort
-		}
-	}
-	return m, nil
 }

@@ -31,6 +31,7 @@ type apiserverFlags struct {
 func serveAPI(ctx context.Context, args []string, _, stderr io.Writer) int {
 	f, err := parseAPIServerFlags(args, stderr)
 	return start("quoin apiserver", stderr, err, &f.log, func(logger logr.Logger) error {
+		limitHeapGrowth()
 		f.config.Log, f.config.Version = slog.New(logr.ToSlogHandler(logger)), readBuild().Version
 		return f.trace(ctx, "quoin-apiserver", f.config.Log, func(config *rest.Config, tracer *tracing.Tracer) error {
 			f.config.Tracer = tracer

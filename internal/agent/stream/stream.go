@@ -153,6 +153,12 @@ func (l *Line) IsFinal() bool {
 // Delta reports whether the line appends to its message.
 func (l *Line) Delta() bool { return l.IsDelta != nil && *l.IsDelta }
 
+// isDelta is in the lines that append text. In texts, quotation marks have a backslash before them.
+var isDelta = []byte(`"isDelta":true`)
+
+// IsDelta reports whether a line as Encode has returned it appends to its message.
+func IsDelta(line []byte) bool { return bytes.Contains(line, isDelta) }
+
 // fields has the fields of a line that is not an error.
 type fields Line
 

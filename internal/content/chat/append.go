@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -139,17 +140,17 @@ func (a *appending) update(now time.Time, renew bool) *store.Statement {
 // inserts returns the statements that insert the lines after the update. They insert nothing if it has changed nothing, and no line
 // twice.
 func (a *appending) inserts() (out []*store.Statement) {
-	const insert = `INSERT INTO chat_line (account_uid, deployment_uid, thread_id, sort, body)
-		SELECT account_uid, deployment_uid, id, CAST($6 AS BIGINT), CAST($7 AS TEXT) FROM chat_thread
+	const insert = `INSERT INTO chat_line (account_uid, deployment_uid, thread_id, sort, body, deltas)
+		SELECT account_uid, deployment_uid, id, CAST($6 AS BIGINT), CAST($7 AS TEXT), CAST($8 AS BOOLEAN) FROM chat_thread
 		WHERE account_uid = $1 AND id = $2 AND run_id = $3 AND holder = $4 AND last_sort = $5 ON CONFLICT DO NOTHING`
 	l := a.Lease
 	for first := 0; first < len(a.Bodies); {
-		next, size := first+1, len(a.Bodies[first])
-		for ; next < len(a.Bodies) && next-first < rowLines && size+len(a.Bodies[next]) < rowBytes; next++ {
+		next, size, deltas := first+1, len(a.Bodies[first]), stream.IsDelta(a.Bodies[first])
+		for ; next < len(a.Bodies) && next-first < rowLines && size+len(a.Bodies[next]) < rowBytes && stream.IsDelta(a.Bodies[next]) == deltas; next++ {
 			size += 1 + len(a.Bodies[next])
 		}
 		row := bytes.Join(a.Bodies[first:next], []byte("\n"))
-		out = append(out, &store.Statement{Query: insert, Args: []any{l.Account.UID, l.Thread, l.Run, l.holder, a.last, l.LastSort + int64(next), string(row)}})
+		out = append(out, &store.Statement{Query: insert, Args: []any{l.Account.UID, l.Thread, l.Run, l.holder, a.last, l.LastSort + int64(next), string(row), deltas}})
 		first = next
 	}
 	return out

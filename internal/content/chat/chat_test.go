@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
@@ -47,6 +49,7 @@ func TestDatabases(t *testing.T) {
 			"one of concurrent requests begins the run":     testConcurrent,
 			"many lines at once":                            testManyLines,
 			"long lines":                                    testLongLines,
+			"messages without lines that append text":       testMessages,
 			"lines of several runs at once":                 testAppendAll,
 			"aborts are found by the holder":                testAborts,
 			"a call with an unknown outcome is repeated":    testUnknownOutcome,
@@ -295,6 +298,48 @@ func testLongLines(w *world) {
 			}
 		}
 	}
+}
+
+// testMessages reads what was said, with lines as this release stores them, and as earlier ones did.
+func testMessages(w *world) {
+	whole := func(l stream.Line) []byte {
+		body, err := l.Encode()
+		w.must(err)
+		return body
+	}
+	thread, l := w.begin("c1", "1-message")
+	said := [][]byte{
+		whole(stream.User("u", `"isDelta":true?`)),
+		whole(stream.Delta("a", "Ye", stream.PathFinal)), whole(stream.Delta("a", "s.", stream.PathFinal)), whole(stream.Whole("a", "Yes.", stream.PathFinal)),
+	}
+	w.must(w.threads.Append(w.Context(), l, append(said, said[1:]...)...))
+	w.must(w.threads.End(w.Context(), l, Done, whole(stream.Whole("b", "More.", stream.PathFinal))))
+	texts := func(after, last int64) (texts []string) {
+		m, err := w.threads.Messages(w.Context(), demo.Account.UID, thread.ID, after, last)
+		w.must(err)
+		for _, message := range m.All() {
+			texts = append(texts, message.ID+" "+message.Content)
+		}
+		return texts
+	}
+	check := func() {
+		for _, c := range []struct {
+			after, last int64
+			want        string
+		}{{0, 8, `[u "isDelta":true? a Yes. b More.]`}, {1, 8, "[a Yes. b More.]"}, {4, 7, "[a Yes.]"}, {0, 2, `[u "isDelta":true?]`}, {8, 9, "[]"}} {
+			if got := fmt.Sprint(texts(c.after, c.last)); got != c.want {
+				w.Errorf("the lines after %d through %d say %s, want %s", c.after, c.last, got, c.want)
+			}
+		}
+	}
+	check()
+	if n := contenttest.Count(w.T, w.db, "chat_line WHERE deltas"); n != 2 {
+		w.Errorf("%d rows of deltas, want 2: they are not read", n)
+	}
+	contenttest.Exec(w.T, w.db, "DELETE FROM chat_line")
+	contenttest.Exec(w.T, w.db, "INSERT INTO chat_line (account_uid, deployment_uid, thread_id, sort, body) VALUES ($1, $2, $3, 8, $4)",
+		demo.Account.UID, demo.Deployment.UID, thread.ID, string(bytes.Join(append(append(said, said[1:]...), whole(stream.Whole("b", "More.", stream.PathFinal))), []byte("\n"))))
+	check()
 }
 
 // testAppendAll appends to four runs: one is another replica's, and the lines of another are stored already.

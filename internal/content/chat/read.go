@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -128,10 +129,45 @@ func (t *Threads) OfMessage(ctx context.Context, accountUID string, thread int64
 }
 
 // Lines returns the lines of a thread after a sort, at most a number of them.
-func (t *Threads) Lines(ctx context.Context, accountUID string, thread, after int64, limit int) (lines []Line, err error) {
+func (t *Threads) Lines(ctx context.Context, accountUID string, thread, after int64, limit int) ([]Line, error) {
+	const query = "SELECT sort, body FROM chat_line WHERE account_uid = $1 AND thread_id = $2 AND sort > $3 ORDER BY sort LIMIT $4"
+	return t.lines(ctx, query, accountUID, thread, after, limit)
+}
+
+// Messages returns the messages of the lines of a thread after a sort, through another one. They must have ended: lines that append
+// text are not read, because each message ends with a line that has the whole text.
+func (t *Threads) Messages(ctx context.Context, accountUID string, thread, after, last int64) (*stream.Messages, error) {
+	const limit = 200
+	const query = "SELECT sort, body FROM chat_line WHERE account_uid = $1 AND thread_id = $2 AND sort > $3 AND NOT deltas ORDER BY sort LIMIT $4"
+	m := &stream.Messages{}
+	for {
+		lines, err := t.lines(ctx, query, accountUID, thread, after, limit)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range lines {
+			if l.Sort > last {
+				return m, nil
+			}
+			if stream.IsDelta(l.Body) { // rows of earlier releases have lines of both kinds
+				continue
+			}
+			line, err := stream.Decode(l.Body)
+			if err != nil {
+				return nil, fmt.Errorf("read a chat: %w", err)
+			}
+			m.Add(line)
+		}
+		if len(lines) < limit {
+			return m, nil
+		}
+		after = lines[len(lines)-1].Sort
+	}
+}
+
+func (t *Threads) lines(ctx context.Context, query, accountUID string, thread, after int64, limit int) (lines []Line, err error) {
 	err = t.DB.Read(ctx, func(q store.Querier) error {
 		lines = nil
-		const query = "SELECT sort, body FROM chat_line WHERE account_uid = $1 AND thread_id = $2 AND sort > $3 ORDER BY sort LIMIT $4"
 		rows, err := q.QueryContext(ctx, query, accountUID, thread, after, limit)
 		if err != nil {
 			return err
