@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	agents "github.com/quoin-dev/quoin/internal/agent/project"
 )
 
 // Location of the data model. Source: CUBEJS_SCHEMA_PATH, relative to the working directory, which has
@@ -63,6 +64,8 @@ type gitModel struct {
 	Ref    string `json:"ref,omitempty"`
 	Path   string `json:"path,omitempty"`
 	Secret string `json:"secret,omitempty"`
+	// Agents is the folder of the files of agents, unless it is the default one.
+	Agents string `json:"agents,omitempty"`
 }
 
 func modelOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, files *ModelFiles, opts Options) (model, error) {
@@ -72,7 +75,11 @@ func modelOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, files *ModelFiles,
 	}
 	if remote := RemoteOf(d, opts.RepositoryURL); remote != nil {
 		m, err := gitOf(remote, e)
-		return model{Git: m}, err
+		if err != nil {
+			return model{}, err
+		}
+		m.Agents = agentsFolder(d)
+		return model{Git: m}, nil
 	}
 	return model{}, &FieldError{Field: "spec.model", Message: "names no source; set git, repository or configMapRef"}
 }
@@ -114,6 +121,20 @@ func gitOf(remote *Remote, e *v1alpha1.Environment) (*gitModel, error) {
 		m.Ref = remote.Branch
 	}
 	return m, nil
+}
+
+// agentsFolder returns the folder of the files of agents, if a variable sets another one than the default. Files in a folder that the
+// variable cannot set are not read.
+func agentsFolder(d *v1alpha1.Deployment) string {
+	for _, v := range d.Spec.Env {
+		if v.Name != agents.FolderVariable {
+			continue
+		}
+		if folder, err := agents.Folder(ptr.Deref(v.Value, "")); err == nil && folder != agents.DefaultFolder {
+			return folder
+		}
+	}
+	return ""
 }
 
 // addModel mounts the data model in the pod's first container.
@@ -221,6 +242,9 @@ func (m *gitModel) args(allowInsecure bool) []string {
 	}
 	if m.Path != "" {
 		args = append(args, "--path="+m.Path)
+	}
+	if m.Agents != "" {
+		args = append(args, "--agents="+m.Agents)
 	}
 	args = append(args,
 		"--target="+path.Join(workspace, project),

@@ -56,6 +56,23 @@ func TestInsecureGitChangesTheRevision(t *testing.T) {
 	}
 }
 
+func TestFolderOfAgents(t *testing.T) {
+	for value, want := range map[string]string{"config/agents": "--agents=config/agents", "agents": "", "../agents": "", "": ""} {
+		f := git()
+		f.deployment.Spec.Env = []v1alpha1.EnvVar{{Name: "CUBE_CLOUD_AGENTS_CONFIG_PATH", Value: &value}}
+		api := find[*appsv1.Deployment](t, engine.Render(f.inputs(t)), "sales-production-api")
+		got := ""
+		for _, arg := range api.Spec.Template.Spec.InitContainers[0].Args {
+			if strings.HasPrefix(arg, "--agents") {
+				got = arg
+			}
+		}
+		if got != want {
+			t.Errorf("with %q, model-fetch has the argument %q, want %q", value, got, want)
+		}
+	}
+}
+
 func TestReadMeta(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status       int

@@ -32,6 +32,7 @@ type checkout struct {
 	root    plumbing.Hash // the commit's tree
 	path    []string      // the components of the folder that is written
 	out     *os.Root      // keeps every write inside the new folder
+	omit    func(name string) bool
 	result  FetchResult
 	folders int
 }
@@ -46,6 +47,9 @@ func (f *fetch) checkOut(ctx context.Context, store *filesystem.Storage, work *w
 	tree, err := c.start()
 	if err != nil {
 		return FetchResult{}, err
+	}
+	if !f.isProject(tree) {
+		c.omit = f.Omit
 	}
 	if c.out, err = f.openOutput(work.tree, tree); err != nil {
 		return FetchResult{}, f.localError(err)
@@ -188,6 +192,9 @@ func (c *checkout) entry(entry object.TreeEntry, target []string) error {
 
 // file writes a file after checking the limits.
 func (c *checkout) file(hash plumbing.Hash, target []string) error {
+	if c.omit != nil && c.omit(path.Join(target...)) {
+		return nil
+	}
 	blob, err := object.GetBlob(c.store, hash)
 	if err != nil {
 		return c.damaged()

@@ -38,6 +38,9 @@ type FetchOptions struct {
 	// written to Dir.
 	Nested       string
 	ProjectFiles []string
+	// Omit reports whether a file is not written to Nested, by its path in the
+	// folder at Path. It is not called for projects, and may be nil.
+	Omit func(name string) bool
 	// Dir is the absolute path of the target folder. It is replaced by a rename,
 	// so it must not be a mount point. Its parent is created if missing, and
 	// must be writable.

@@ -229,11 +229,15 @@ func TestFetchProjects(t *testing.T) {
 		"only a model":     {r.tree(config, model, shared), "model", map[string]string{"model/a.yml": "a", "model/b.yml": "shared"}},
 		"no folder":        {r.tree(config, shared), "", map[string]string{"model/cube.js": "module.exports = {}", "model/shared.yml": "shared"}},
 		"a file as folder": {r.tree(config, r.file("model", "x")), "", map[string]string{"model/cube.js": "module.exports = {}", "model/model": "x"}},
+		"omitted files":    {r.tree(r.folder("agents", r.file("a.yml", "a"), r.file("omit.yml", "b")), shared), "", map[string]string{"model/agents/a.yml": "a", "model/shared.yml": "shared"}},
+		"omitted folder":   {r.tree(r.folder("agents", r.file("omit.yml", "b")), shared), "", map[string]string{"model/shared.yml": "shared"}},
+		"none in projects": {r.tree(config, r.folder("model", r.folder("agents", r.file("omit.yml", "b")))), "", map[string]string{"cube.js": "module.exports = {}", "model/agents/omit.yml": "b"}},
 		"empty model":      {r.tree(config, r.folder("model", r.file(".gitkeep", ""))), "", map[string]string{"cube.js": "module.exports = {}"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "out")
 			o := FetchOptions{URL: url, Creds: creds, Commit: r.commit("main", c.tree), Path: c.path, Dir: dir, Nested: "model", ProjectFiles: []string{"cube.py", "cube.js"}}
+			o.Omit = func(name string) bool { return name == "agents/omit.yml" }
 			if _, err := New(Options{}).Fetch(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -18,6 +21,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/test/e2e/internal/chatlines"
 	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
+	"github.com/quoin-dev/quoin/test/e2e/internal/gitserver"
 	"github.com/quoin-dev/quoin/test/e2e/internal/models"
 	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
 	"github.com/quoin-dev/quoin/test/internal/modelserver"
@@ -52,6 +56,20 @@ metadata: {name: scripted, namespace: %[1]s}
 spec:
   deploymentRef: {name: customers}
   modelEndpointRef: {name: scripted}
+`
+
+// questions are those of an evaluation. The scripted model takes each question as its query.
+const questions = `
+eval_questions:
+- name: customers-by-country
+  question: ` + customersSQL + `
+  sql: SELECT MEASURE(count), country FROM customers GROUP BY 2
+- name: all-customers
+  question: ` + customersSQL + `
+  sql: SELECT country, MEASURE(count) FROM customers WHERE country = 'CH' GROUP BY 1
+- name: names
+  question: SELECT name FROM customers GROUP BY 1 ORDER BY 1 LIMIT 1
+  sql: SELECT name FROM customers GROUP BY 1 ORDER BY 1 LIMIT 1
 `
 
 // Journey l: apply the manifests of docs/journeys/j-data-access.md and l-agents.md. A real model answers, and a scripted one queries
@@ -108,7 +126,7 @@ var _ = Describe("People who ask agents", Ordered, func() {
 		warehousePassword(ctx, t)
 		gateways := servers.StartGateways(ctx, world)
 		control = startREST(ctx, t, "--database-url="+postgrestest.StartServer(GinkgoTB()).Database(GinkgoTB()),
-			fmt.Sprintf("--gateway-address=127.0.0.1:%d", world.GatewayPort()), "--gateway-ca-file="+gateways.CAFile)
+			fmt.Sprintf("--gateway-address=127.0.0.1:%d", world.GatewayPort()), "--gateway-ca-file="+gateways.CAFile, "--allow-insecure-git")
 		key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "scripted-model"}, StringData: map[string]string{"apiKey": modelKey}}
 		Expect(world.API.Create(ctx, key)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
@@ -229,12 +247,12 @@ var _ = Describe("People who ask agents", Ordered, func() {
 		return map[string]any{"externalId": "u-" + country, "groups": []string{"Sales people"}, "userAttributes": []map[string]any{{"name": "country", "value": country}}}
 	}
 	// ask sends a query to the scripted agent, and returns the results of its tools by name, and the answer.
-	ask := func(ctx context.Context, by *servers.REST, m map[string]any) (results map[string]result, answer string) {
+	ask := func(ctx context.Context, by *servers.REST, m map[string]any) (results map[string]chatlines.Result, answer string) {
 		GinkgoHelper()
 		c := read(ctx, by, 0, analyst, m)
 		answer, problem := chatlines.Check(c.Text, m["messageId"], m["input"])
 		Expect(problem).To(BeEmpty())
-		return resultsOf(c), answer
+		return chatlines.Results(c.Lines), answer
 	}
 	// calls returns the tool calls of a chat in the audit log, in their order, with their outcomes.
 	calls := func(ctx context.Context, chat string) []string {
@@ -257,7 +275,7 @@ var _ = Describe("People who ask agents", Ordered, func() {
 		Expect(calls(ctx, "recorded")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery attempted"}))
 		Expect(reading.Commit()).To(Succeed())
 		Expect(c.Read()).To(Succeed())
-		Expect(resultsOf(c)["cubeJsonQuery"].rows()).To(Equal([]map[string]string{{"customers.country": "CH", "customers.count": "16"}}))
+		Expect(chatlines.Results(c.Lines)["cubeJsonQuery"].Rows()).To(Equal([]map[string]string{{"customers.country": "CH", "customers.count": "16"}}))
 		Expect(calls(ctx, "recorded")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery succeeded"}))
 	}, SpecTimeout(2*timeout))
 
@@ -279,17 +297,17 @@ var _ = Describe("People who ask agents", Ordered, func() {
 			{"cleo", rows("CH", "16", "DE", "17", "FR", "17"), append(of, "customers.name")},
 		} {
 			results, answer := ask(ctx, as(ctx, c.person), message("", customersByCountry))
-			Expect(results["cubeJsonQuery"].rows()).To(Equal(c.rows), c.person)
+			Expect(results["cubeJsonQuery"].Rows()).To(Equal(c.rows), c.person)
 			Expect(results["cubeJsonQuery"].TotalRows).To(Equal(len(c.rows)), c.person)
-			Expect(results["cubeMeta"].members()).To(ConsistOf(c.members), c.person)
+			Expect(results["cubeMeta"].Members()).To(ConsistOf(c.members), c.person)
 			Expect(answer).To(ContainSubstring(c.rows[0]["customers.country"]), "what the model has of the rows of %s", c.person)
 		}
 		// A program asks for people of its own, with SQL.
 		m := message("", customersSQL)
 		m["sessionSettings"] = external("FR")
 		results, _ := ask(ctx, control, m)
-		Expect(results["cubeSqlApi"].rows()).To(Equal([]map[string]string{{"country": "FR", "customers": "17"}}))
-		Expect(results["cubeMeta"].members()).To(ConsistOf(of))
+		Expect(results["cubeSqlApi"].Rows()).To(Equal([]map[string]string{{"country": "FR", "customers": "17"}}))
+		Expect(results["cubeMeta"].Members()).To(ConsistOf(of))
 		m = message("", customersSQL)
 		m["sessionSettings"] = map[string]any{"externalId": "u-of-no-group"}
 		results, _ = ask(ctx, control, m)
@@ -299,7 +317,7 @@ var _ = Describe("People who ask agents", Ordered, func() {
 
 	It("tells a person what the person may not see", func(ctx SpecContext) {
 		results, _ := ask(ctx, as(ctx, "cleo"), message("names-of-cleo", customerNames))
-		Expect(results["cubeJsonQuery"].rows()).To(Equal([]map[string]string{{"customers.name": "Customer 1"}}))
+		Expect(results["cubeJsonQuery"].Rows()).To(Equal([]map[string]string{{"customers.name": "Customer 1"}}))
 		Expect(calls(ctx, "names-of-cleo")).To(Equal([]string{"ScimUser:cleo cubeMeta succeeded", "ScimUser:cleo cubeJsonQuery succeeded"}))
 		results, answer := ask(ctx, as(ctx, "ada"), message("names-of-ada", customerNames))
 		Expect(results["cubeJsonQuery"]).To(And(HaveField("Error", HavePrefix("Error: ForbiddenError: ")), HaveField("Data", BeEmpty())))
@@ -314,65 +332,48 @@ var _ = Describe("People who ask agents", Ordered, func() {
 			Expect(results["cubeSqlApi"]).To(And(HaveField("Error", HavePrefix("Error: "+class+": ")), HaveField("Data", BeEmpty())), column)
 		}
 	}, SpecTimeout(timeout))
+
+	// The model moves to Git, with the questions in it.
+	It("evaluates an agent on questions with known answers, with the rights of the person who asks", func(ctx SpecContext) {
+		repo := gitserver.StartWith(world.Address(), modelWithQuestions(ctx, t))
+		t.patch(ctx, "qdep/customers", `{"model":{"configMapRef":null,"git":{"url":"`+repo.URL+`","interval":"1s"}}}`)
+		t.patch(ctx, "sgrp/managers", `{"accountRoles":["Explorer"]}`)
+		t.patch(ctx, "sgrp/sales-people", `{"accountRoles":["Explorer"]}`)
+		for _, person := range []string{"ada", "cleo"} {
+			t.patch(ctx, "qkey/"+person+"-agents", `{"permissions":["DeploymentRead","SchemaRead","DeploymentAgentRead","SqlRunnerRead"]}`)
+		}
+		address := t.path(ctx, "customers") + "/evaluations"
+		verdicts := func(person string) map[string]string {
+			GinkgoHelper()
+			by, begun := as(ctx, person), servers.Reply{}
+			Eventually(func() servers.Reply { // 409 until production serves the commit
+				begun = by.Ask(ctx, 0, http.MethodPost, address, map[string]any{"agentName": "scripted"})
+				return begun
+			}).WithContext(ctx).WithTimeout(2 * time.Minute).Should(servers.HaveStatus(http.StatusAccepted))
+			evaluation := fmt.Sprintf("%s/%.0f", address, begun.Body["id"])
+			Eventually(func() any { return by.Ask(ctx, 1, http.MethodGet, evaluation, nil).Body["status"] }).WithContext(ctx).Should(Equal("completed"))
+			verdicts := map[string]string{}
+			for _, r := range by.Ask(ctx, 1, http.MethodGet, evaluation+"/results", nil).Body["data"].([]any) {
+				r := r.(map[string]any)
+				verdicts[fmt.Sprint(r["questionName"])] = fmt.Sprint(r["verdict"])
+			}
+			return verdicts
+		}
+		Expect(verdicts("cleo")).To(Equal(map[string]string{"customers-by-country": "pass", "all-customers": "fail", "names": "pass"}))
+		// ada has one country, and no names.
+		Expect(verdicts("ada")).To(Equal(map[string]string{"customers-by-country": "pass", "all-customers": "pass", "names": "error"}))
+	}, SpecTimeout(3*rolled))
 })
 
-// result is the result of a tool: an error, rows, or cubes.
-type result struct {
-	Error  string `json:"error"`
-	Schema []struct {
-		Name       string `json:"name"`
-		ColumnType string `json:"column_type"`
-	} `json:"schema"`
-	Data      [][]string `json:"data"`
-	TotalRows int        `json:"totalRows"`
-	Cubes     []struct {
-		Members []struct {
-			Name string `json:"name"`
-		} `json:"members"`
-	} `json:"cubes"`
-}
-
-// rows returns the rows of a query by the names of their columns.
-func (r result) rows() (rows []map[string]string) {
+// modelWithQuestions returns a folder with the model of the deployment customers, and questions beside it.
+func modelWithQuestions(ctx context.Context, t *tenant) string {
 	GinkgoHelper()
-	Expect(r.Error).To(BeEmpty())
-	Expect(r.Schema).To(HaveEach(HaveField("ColumnType", Not(BeEmpty()))))
-	for _, cells := range r.Data {
-		Expect(cells).To(HaveLen(len(r.Schema)))
-		row := map[string]string{}
-		for i, cell := range cells {
-			row[r.Schema[i].Name] = cell
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-// members returns the names of the members of all cubes.
-func (r result) members() (names []string) {
-	for _, c := range r.Cubes {
-		for _, m := range c.Members {
-			names = append(names, m.Name)
-		}
-	}
-	return names
-}
-
-// resultsOf returns the results of the tools of an answer by name.
-func resultsOf(c *servers.Chat) map[string]result {
-	GinkgoHelper()
-	results := map[string]result{}
-	for _, l := range c.Lines {
-		if l.ToolCall == nil || l.ToolCall.Result == nil {
-			continue
-		}
-		var r result
-		Expect(json.Unmarshal([]byte(*l.ToolCall.Result), &r)).To(Succeed(), *l.ToolCall.Result)
-		Expect(results).NotTo(HaveKey(l.ToolCall.Name))
-		results[l.ToolCall.Name] = r
-	}
-	Expect(results).To(And(HaveLen(2), HaveKey("cubeMeta")))
-	return results
+	folder := GinkgoT().TempDir()
+	Expect(os.Mkdir(filepath.Join(folder, "agents"), 0o700)).To(Succeed())
+	model := kubectl(ctx, "get", "configmap/customers-model", "-n", t.name, "-o", `jsonpath={.data.customers\.yml}`)
+	Expect(os.WriteFile(filepath.Join(folder, "customers.yml"), []byte(model), 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(folder, "agents", "eval_questions.yml"), []byte(questions), 0o600)).To(Succeed())
+	return folder
 }
 
 // expectChat checks that a chat has a message once, and ends with what was said to it.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/quoin-dev/quoin/internal/agent/project"
 	"github.com/quoin-dev/quoin/internal/git"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -21,6 +23,7 @@ const modelFolder = "model"
 type options struct {
 	url, commit, ref, path, target string
 	credentialsDir                 string
+	agents                         string
 	timeout                        time.Duration
 	maxBytes                       byteSize
 	maxFiles                       int
@@ -39,6 +42,7 @@ func parseOptions(args []string, output io.Writer) (options, error) {
 	flags.StringVar(&o.target, "target", "", "absolute path of the folder to write; an existing folder is replaced (required)")
 	flags.StringVar(&o.credentialsDir, "credentials-dir", "", "mounted Secret: "+
 		"username and password, or bearerToken, and ca.crt; or identity, known_hosts and password")
+	flags.StringVar(&o.agents, "agents", project.DefaultFolder, "folder of the files of agents, which are left out of a model that is no project")
 	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "timeout of all attempts together")
 	flags.Var(&o.maxBytes, "max-bytes", "limit on the total size of the files")
 	flags.IntVar(&o.maxFiles, "max-files", git.DefaultMaxFiles, "limit on the number of files")
@@ -79,7 +83,14 @@ func (o options) fetchOptions(creds git.Credentials) git.FetchOptions {
 
 		Nested:       modelFolder,
 		ProjectFiles: append([]string{"docker-compose.yml", "docker-compose.yaml"}, configurations...),
+		Omit:         o.isOfAgents,
 	}
+}
+
+// isOfAgents reports whether a file configures agents. The server rejects a model with such a file.
+func (o options) isOfAgents(name string) bool {
+	rest, inFolder := strings.CutPrefix(name, o.agents+"/")
+	return inFolder && project.IsRead(rest)
 }
 
 // byteSize is a flag in the notation of Kubernetes quantities: 268435456, 256Mi.

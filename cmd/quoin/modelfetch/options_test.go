@@ -22,17 +22,18 @@ func required(more ...string) []string {
 func TestParseOptions(t *testing.T) {
 	defaults := options{
 		url: "https://example.com/a.git", commit: testCommit, target: "/workspace/model",
-		timeout: 5 * time.Minute, maxBytes: 256 << 20, maxFiles: 10000,
+		agents: "agents", timeout: 5 * time.Minute, maxBytes: 256 << 20, maxFiles: 10000,
 	}
 	all := defaults
 	all.ref, all.path, all.credentialsDir = "main", "model", "/secret"
+	all.agents = "config/agents"
 	all.timeout, all.maxBytes, all.maxFiles = time.Minute, 1<<30, 5
 	tests := map[string]struct {
 		args []string
 		want options
 	}{
 		"defaults": {required(), defaults},
-		"all":      {required("--ref=main", "--path=model", "--credentials-dir=/secret", "--timeout=1m", "--max-bytes=1Gi", "--max-files=5"), all},
+		"all":      {required("--ref=main", "--path=model", "--credentials-dir=/secret", "--agents=config/agents", "--timeout=1m", "--max-bytes=1Gi", "--max-files=5"), all},
 		"bytes":    {required("--max-bytes=268435456"), defaults},
 	}
 	for name, tt := range tests {
@@ -45,6 +46,18 @@ func TestParseOptions(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestFilesOfAgents: the server rejects a model with files that configure agents. Other files in the folder are part of the model.
+func TestFilesOfAgents(t *testing.T) {
+	for name, want := range map[string]bool{
+		"agents/config.yml": true, "agents/eval_questions/orders.yaml": true, "agents/rules/one.md": true,
+		"agents/people.yml": false, "config.yml": false, "sales/agents/config.yml": false, "agents": false,
+	} {
+		if got := (options{agents: "agents"}).isOfAgents(name); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
+		}
 	}
 }
 
