@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver"
 	"github.com/quoin-dev/quoin/apiserver/chat"
 	"github.com/quoin-dev/quoin/internal/github"
+	"github.com/quoin-dev/quoin/internal/heap"
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/internal/tracing"
 )
@@ -31,7 +32,7 @@ type apiserverFlags struct {
 func serveAPI(ctx context.Context, args []string, _, stderr io.Writer) int {
 	f, err := parseAPIServerFlags(args, stderr)
 	return start("quoin apiserver", stderr, err, &f.log, func(logger logr.Logger) error {
-		limitHeapGrowth()
+		go heap.Trim(ctx)
 		f.config.Log, f.config.Version = slog.New(logr.ToSlogHandler(logger)), readBuild().Version
 		return f.trace(ctx, "quoin-apiserver", f.config.Log, func(config *rest.Config, tracer *tracing.Tracer) error {
 			f.config.Tracer = tracer

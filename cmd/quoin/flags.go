@@ -8,7 +8,6 @@ import (
 	stdlog "log"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -105,16 +104,6 @@ func start(name string, stderr io.Writer, parsed error, l *logFlags, work func(l
 		return 1
 	}
 	return 0
-}
-
-// heapGrowth is the part of the live heap, in percent, by which the heap of a server with caches grows until garbage is collected.
-const heapGrowth = 50
-
-// limitHeapGrowth lets the heap grow by heapGrowth instead of 100 %. It does nothing if the environment variable GOGC is set.
-func limitHeapGrowth() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(heapGrowth)
-	}
 }
 
 // restConfig returns the configuration of a client of the Kubernetes API server.

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -207,23 +206,5 @@ func TestLogLevelAndFormat(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// An administrator who sets GOGC decides.
-func TestLimitHeapGrowth(t *testing.T) {
-	before := debug.SetGCPercent(100)
-	t.Cleanup(func() { debug.SetGCPercent(before) })
-	percent := func() int {
-		limitHeapGrowth()
-		return debug.SetGCPercent(100)
-	}
-	t.Setenv("GOGC", "100")
-	if n := percent(); n != 100 {
-		t.Errorf("GOGC is set: the heap grows by %d %%", n)
-	}
-	_ = os.Unsetenv("GOGC") // t.Setenv restores it
-	if n := percent(); n != heapGrowth {
-		t.Errorf("GOGC is not set: the heap grows by %d %%, want %d", n, heapGrowth)
 	}
 }

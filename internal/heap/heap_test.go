@@ -1,0 +1,80 @@
+package heap
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAfter(t *testing.T) {
+	for _, c := range []struct {
+		growth int
+		share  float64
+		want   int
+	}{
+		{small, 0, small}, {small, 0.14, small}, {small, 0.16, usual},
+		{usual, 0.14, usual}, {usual, 0.07, usual}, {usual, 0.05, small},
+	} {
+		if got := after(c.growth, c.share); got != c.want {
+			t.Errorf("growth %d %% with a share of %.2f becomes %d %%, want %d %%", c.growth, c.share, got, c.want)
+		}
+	}
+	// Otherwise the growth would change again at once.
+	if 2*cheap >= expensive {
+		t.Errorf("what costs %.2f after the usual growth costs twice as much after the small one: more than %.2f", cheap, expensive)
+	}
+}
+
+// growthNow returns the growth that is set.
+func growthNow() int {
+	n := debug.SetGCPercent(-1)
+	debug.SetGCPercent(n)
+	return n
+}
+
+func TestTrim(t *testing.T) {
+	before := debug.SetGCPercent(80)
+	t.Cleanup(func() { debug.SetGCPercent(before) })
+	t.Setenv("GOGC", "")
+	_ = os.Unsetenv("GOGC") // t.Setenv restores it
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { Trim(ctx); close(done) }()
+		synctest.Wait()
+		if n := growthNow(); n != small {
+			t.Errorf("the heap grows by %d %% at first, want %d %%", n, small)
+		}
+		time.Sleep(3 * interval)
+		if n := growthNow(); n != small {
+			t.Errorf("the heap grows by %d %% while nothing is collected, want %d %%", n, small)
+		}
+		cancel()
+		<-done
+	})
+	if n := growthNow(); n != 80 {
+		t.Errorf("the heap grows by %d %% at the end, want 80 %% as before", n)
+	}
+}
+
+// TestTrimUnlessSet: an administrator who sets GOGC decides.
+func TestTrimUnlessSet(t *testing.T) {
+	before := growthNow()
+	t.Setenv("GOGC", "100")
+	Trim(t.Context())
+	if n := growthNow(); n != before {
+		t.Errorf("the heap grows by %d %%, want %d %% as before", n, before)
+	}
+}
+
+func TestCollecting(t *testing.T) {
+	before := collecting()
+	runtime.GC()
+	if spent := collecting() - before; spent <= 0 {
+		t.Errorf("a collection takes %s", spent)
+	}
+}
