@@ -24,8 +24,7 @@ const (
 	// retryInterval is the time after which a failed fetch is repeated first, if the interval of the
 	// deployment is longer.
 	retryInterval = time.Minute
-	// startInterval is the time after which a repository is read again that quoin apiserver has not
-	// served yet.
+	// startInterval is the same for a repository that Quoin keeps: quoin apiserver may be starting.
 	startInterval = 3 * time.Second
 	// fetchTimeout bounds one fetch of a remote.
 	fetchTimeout = 30 * time.Second
@@ -260,5 +259,9 @@ func (s *remoteState) interval(remote *engine.Remote) time.Duration {
 	case errors.Is(s.err, errNoCertificate):
 		return startInterval
 	}
-	return min(remote.Interval, retryInterval<<min(s.failures-1, 10))
+	first := retryInterval
+	if remote.Kept {
+		first = startInterval
+	}
+	return min(remote.Interval, first<<min(s.failures-1, 10))
 }

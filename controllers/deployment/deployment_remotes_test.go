@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
@@ -389,6 +390,23 @@ func TestFailedFetchIsRepeatedEarly(t *testing.T) {
 			t.Errorf("repeated after %s, want %s and up to a tenth more", next, after)
 		}
 		d.clock.SetTime(d.clock.Now().Add(after))
+	}
+}
+
+// TestFailedFetchOfAKeptRepositoryIsRepeatedAtOnce: quoin apiserver may be starting.
+func TestFailedFetchOfAKeptRepositoryIsRepeatedAtOnce(t *testing.T) {
+	s := &remoteState{err: errors.New("unexpected status 503")}
+	kept, other := &engine.Remote{Kept: true, Interval: 5 * time.Minute}, &engine.Remote{Interval: 5 * time.Minute}
+	for i, want := range []struct{ kept, other time.Duration }{
+		{3 * time.Second, time.Minute}, {6 * time.Second, 2 * time.Minute}, {12 * time.Second, 4 * time.Minute}, {24 * time.Second, 5 * time.Minute},
+	} {
+		s.failures = i + 1
+		if got := s.interval(kept); got != want.kept {
+			t.Errorf("after %d failures, a repository that Quoin keeps is read after %s, want %s", s.failures, got, want.kept)
+		}
+		if got := s.interval(other); got != want.other {
+			t.Errorf("after %d failures, another repository is read after %s, want %s", s.failures, got, want.other)
+		}
 	}
 }
 
