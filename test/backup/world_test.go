@@ -73,16 +73,6 @@ func (w *world) start() {
 	w.server.Env = []string{"DATABASE_URL=" + w.databaseURL}
 	w.ok(w.server.Start())
 	w.t.Cleanup(w.server.Kill)
-	// In a restored cluster the server has a certificate. The controller would retry its first fetch after a minute.
-	if _, err := w.Roots(w.t.Context()); err == nil {
-		w.soon(func() error {
-			connection, err := net.Dial("tcp", w.address)
-			if err != nil {
-				return err
-			}
-			return connection.Close()
-		})
-	}
 	w.ok(w.controller.Start())
 	w.t.Cleanup(w.controller.Kill)
 	ctx, cancel := context.WithCancel(context.Background())
