@@ -4,6 +4,7 @@ package modelserver
 import (
 	"bufio"
 	"context"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -66,7 +67,7 @@ func Start(t testing.TB, contextTokens int) (url string) {
 	case url = <-address:
 	case <-timeout:
 	}
-	for url != "" && !healthy(url) {
+	for url != "" && !answers(url) {
 		select {
 		case <-timeout:
 			url = ""
@@ -79,13 +80,15 @@ func Start(t testing.TB, contextTokens int) (url string) {
 	return url
 }
 
-func healthy(url string) bool {
-	response, err := http.Get(url + "/health")
+// answers reports whether the model has answered a request: under load, the server reports that it is healthy a little earlier.
+func answers(url string) bool {
+	response, err := http.Post(url+"/v1/chat/completions", "application/json", strings.NewReader(`{"messages":[{"role":"user","content":"Hello"}],"max_tokens":1}`))
 	if err != nil {
 		return false
 	}
 	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	_, err = io.Copy(io.Discard, response.Body)
+	return err == nil && response.StatusCode == http.StatusOK
 }
 
 // program returns the path of hack/modelserver/serve.
