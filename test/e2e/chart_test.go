@@ -217,13 +217,14 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 			"account.platform.quoin.dev/chart", "releasechannel.platform.quoin.dev/chart", "deployment.platform.quoin.dev/analytics"))
 		world.MustHelm(ctx, install...)
 		rest, data = servers.InstalledREST(ctx, world, t.name, rest.Host), servers.InstalledGateways(ctx, world)
+		// Through it the Kubernetes API server reports changes with kubectl.
+		kubectl(ctx, "wait", "apiservice/"+aggregated, "--for=condition=Available", "--timeout=60s")
 		t.patch(ctx, "qdep/analytics", `{"displayName": "Installed again"}`)
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.3"))
 		Expect(t.podNames(ctx, "analytics")).To(Equal(pods))
 		Eventually(meta).WithContext(ctx).Should(servers.HaveStatus(http.StatusOK))
 		Eventually(func() string { return rest.Ask(ctx, 0, http.MethodGet, export, nil).Text }).WithContext(ctx).Should(And(
 			ContainSubstring("Changed with kubectl"), ContainSubstring("Installed again")))
-		kubectl(ctx, "wait", "apiservice/"+aggregated, "--for=condition=Available", "--timeout=60s")
 		world.MustHelm(ctx, "test", release, "--timeout=2m")
 	}, SpecTimeout(6*time.Minute))
 
