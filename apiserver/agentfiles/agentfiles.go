@@ -12,7 +12,6 @@ import (
 	"errors"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -21,6 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/agent/project"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/engine"
 )
 
 // Options configure New.
@@ -161,16 +161,11 @@ func rootOf(d *v1alpha1.Deployment) string {
 
 // folderOf returns the folder of the files in the directory of the model.
 func folderOf(d *v1alpha1.Deployment) (string, error) {
-	for _, v := range d.Spec.Env {
-		if v.Name == project.FolderVariable {
-			folder, err := project.Folder(ptr.Deref(v.Value, ""))
-			if err != nil {
-				return "", content.Errorf(content.Conflict, "%v", err)
-			}
-			return folder, nil
-		}
+	folder, err := engine.AgentsFolder(d)
+	if err != nil {
+		return "", content.Errorf(content.Conflict, "%v", err)
 	}
-	return project.DefaultFolder, nil
+	return folder, nil
 }
 
 // ConfigName returns the name of an agent in the files.

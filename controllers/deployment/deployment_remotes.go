@@ -24,7 +24,8 @@ const (
 	// retryInterval is the time after which a failed fetch is repeated first, if the interval of the
 	// deployment is longer.
 	retryInterval = time.Minute
-	// startInterval is the same for a repository that Quoin keeps: quoin apiserver may be starting.
+	// startInterval is the same for a repository that Quoin keeps, until production runs a commit:
+	// quoin apiserver may be starting.
 	startInterval = 3 * time.Second
 	// fetchTimeout bounds one fetch of a remote.
 	fetchTimeout = 30 * time.Second
@@ -107,7 +108,7 @@ func (r *Remotes) State(ctx context.Context, d *v1alpha1.Deployment) remoteState
 			r.prepare(ctx, d, state)
 		}
 	}
-	interval := state.interval(r.of(d))
+	interval := state.interval(r.of(d), d.Status.ModelCommit != "")
 	age := r.clock.Since(state.fetched)
 	if !state.fetching && age >= interval {
 		r.prepare(ctx, d, state)
@@ -252,7 +253,7 @@ func (r *Remotes) sourceOf(d *v1alpha1.Deployment) string {
 
 // interval returns the time from one fetch to the next. A fetch that has failed is repeated
 // earlier if the interval of the deployment is long.
-func (s *remoteState) interval(remote *engine.Remote) time.Duration {
+func (s *remoteState) interval(remote *engine.Remote, running bool) time.Duration {
 	switch {
 	case s.failures == 0:
 		return remote.Interval
@@ -260,7 +261,7 @@ func (s *remoteState) interval(remote *engine.Remote) time.Duration {
 		return startInterval
 	}
 	first := retryInterval
-	if remote.Kept {
+	if remote.Kept && !running { // otherwise a restart of quoin apiserver would soon count as a failure of the repository
 		first = startInterval
 	}
 	return min(remote.Interval, first<<min(s.failures-1, 10))

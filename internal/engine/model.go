@@ -78,7 +78,10 @@ func modelOf(d *v1alpha1.Deployment, e *v1alpha1.Environment, files *ModelFiles,
 		if err != nil {
 			return model{}, err
 		}
-		m.Agents = agentsFolder(d)
+		// Files in a folder that the variable cannot set are not read.
+		if folder, err := AgentsFolder(d); err == nil && folder != agents.DefaultFolder {
+			m.Agents = folder
+		}
 		return model{Git: m}, nil
 	}
 	return model{}, &FieldError{Field: "spec.model", Message: "names no source; set git, repository or configMapRef"}
@@ -123,18 +126,14 @@ func gitOf(remote *Remote, e *v1alpha1.Environment) (*gitModel, error) {
 	return m, nil
 }
 
-// agentsFolder returns the folder of the files of agents, if a variable sets another one than the default. Files in a folder that the
-// variable cannot set are not read.
-func agentsFolder(d *v1alpha1.Deployment) string {
+// AgentsFolder returns the folder of the files of agents in the data model of a deployment.
+func AgentsFolder(d *v1alpha1.Deployment) (string, error) {
 	for _, v := range d.Spec.Env {
-		if v.Name != agents.FolderVariable {
-			continue
-		}
-		if folder, err := agents.Folder(ptr.Deref(v.Value, "")); err == nil && folder != agents.DefaultFolder {
-			return folder
+		if v.Name == agents.FolderVariable {
+			return agents.Folder(ptr.Deref(v.Value, ""))
 		}
 	}
-	return ""
+	return agents.DefaultFolder, nil
 }
 
 // addModel mounts the data model in the pod's first container.

@@ -48,10 +48,11 @@ func (f *fetch) checkOut(ctx context.Context, store *filesystem.Storage, work *w
 	if err != nil {
 		return FetchResult{}, err
 	}
-	if !f.isProject(tree) {
+	project := f.isProject(tree)
+	if !project {
 		c.omit = f.Omit
 	}
-	if c.out, err = f.openOutput(work.tree, tree); err != nil {
+	if c.out, err = f.openOutput(work.tree, project); err != nil {
 		return FetchResult{}, f.localError(err)
 	}
 	defer c.out.Close()
@@ -65,8 +66,8 @@ func (f *fetch) localError(err error) error {
 	return localError(fmt.Sprintf("target %q", f.Dir), err)
 }
 
-// openOutput opens the folder that a tree is written to, and creates the nested one.
-func (f *fetch) openOutput(folder string, tree *object.Tree) (*os.Root, error) {
+// openOutput opens the folder that a project or a model is written to, and creates the nested one.
+func (f *fetch) openOutput(folder string, project bool) (*os.Root, error) {
 	nested := filepath.Join(folder, f.Nested)
 	if f.Nested != "" {
 		err := os.Mkdir(nested, 0o755)
@@ -77,7 +78,7 @@ func (f *fetch) openOutput(folder string, tree *object.Tree) (*os.Root, error) {
 			return nil, err
 		}
 	}
-	if f.isProject(tree) {
+	if project {
 		return os.OpenRoot(folder)
 	}
 	return os.OpenRoot(nested)

@@ -131,17 +131,18 @@ func (t *Threads) OfMessage(ctx context.Context, accountUID string, thread int64
 // Lines returns the lines of a thread after a sort, at most a number of them.
 func (t *Threads) Lines(ctx context.Context, accountUID string, thread, after int64, limit int) ([]Line, error) {
 	const query = "SELECT sort, body FROM chat_line WHERE account_uid = $1 AND thread_id = $2 AND sort > $3 ORDER BY sort LIMIT $4"
-	return t.lines(ctx, query, accountUID, thread, after, limit)
+	return t.lines(ctx, after, limit, query, accountUID, thread, after, limit)
 }
 
 // Messages returns the messages of the lines of a thread after a sort, through another one. They must have ended: lines that append
 // text are not read, because each message ends with a line that has the whole text.
 func (t *Threads) Messages(ctx context.Context, accountUID string, thread, after, last int64) (*stream.Messages, error) {
 	const limit = 200
-	const query = "SELECT sort, body FROM chat_line WHERE account_uid = $1 AND thread_id = $2 AND sort > $3 AND NOT deltas ORDER BY sort LIMIT $4"
+	const query = "SELECT sort, body FROM chat_line WHERE account_uid = $1 AND thread_id = $2 AND sort > $3 AND sort < $5 AND NOT deltas ORDER BY sort LIMIT $4"
 	m := &stream.Messages{}
-	for {
-		lines, err := t.lines(ctx, query, accountUID, thread, after, limit)
+	for after < last {
+		// Rows of earlier releases can begin before the last line and end after it.
+		lines, err := t.lines(ctx, after, limit, query, accountUID, thread, after, limit, last+rowLines)
 		if err != nil {
 			return nil, err
 		}
@@ -163,12 +164,14 @@ func (t *Threads) Messages(ctx context.Context, accountUID string, thread, after
 		}
 		after = lines[len(lines)-1].Sort
 	}
+	return m, nil
 }
 
-func (t *Threads) lines(ctx context.Context, query, accountUID string, thread, after int64, limit int) (lines []Line, err error) {
+// lines returns the lines after a sort in the rows of a query, at most a number of them.
+func (t *Threads) lines(ctx context.Context, after int64, limit int, query string, args ...any) (lines []Line, err error) {
 	err = t.DB.Read(ctx, func(q store.Querier) error {
 		lines = nil
-		rows, err := q.QueryContext(ctx, query, accountUID, thread, after, limit)
+		rows, err := q.QueryContext(ctx, query, args...)
 		if err != nil {
 			return err
 		}
