@@ -24,7 +24,7 @@ const (
 	// retryInterval is the time after which a failed fetch is repeated first, if the interval of the
 	// deployment is longer.
 	retryInterval = time.Minute
-	// startInterval is the same for a repository that Quoin keeps, until production runs a commit:
+	// startInterval is the same for a repository that Quoin keeps, while the deployment waits for it:
 	// quoin apiserver may be starting.
 	startInterval = 3 * time.Second
 	// fetchTimeout bounds one fetch of a remote.
@@ -108,7 +108,7 @@ func (r *Remotes) State(ctx context.Context, d *v1alpha1.Deployment) remoteState
 			r.prepare(ctx, d, state)
 		}
 	}
-	interval := state.interval(r.of(d), d.Status.ModelCommit != "")
+	interval := state.interval(r.of(d), d.Status.ObservedGeneration != d.Generation)
 	age := r.clock.Since(state.fetched)
 	if !state.fetching && age >= interval {
 		r.prepare(ctx, d, state)
@@ -252,8 +252,9 @@ func (r *Remotes) sourceOf(d *v1alpha1.Deployment) string {
 }
 
 // interval returns the time from one fetch to the next. A fetch that has failed is repeated
-// earlier if the interval of the deployment is long.
-func (s *remoteState) interval(remote *engine.Remote, running bool) time.Duration {
+// earlier if the interval of the deployment is long. waits is true if the deployment has not
+// observed its spec.
+func (s *remoteState) interval(remote *engine.Remote, waits bool) time.Duration {
 	switch {
 	case s.failures == 0:
 		return remote.Interval
@@ -261,7 +262,7 @@ func (s *remoteState) interval(remote *engine.Remote, running bool) time.Duratio
 		return startInterval
 	}
 	first := retryInterval
-	if remote.Kept && !running { // otherwise a restart of quoin apiserver would soon count as a failure of the repository
+	if remote.Kept && waits { // otherwise a restart of quoin apiserver would soon count as a failure of the repository
 		first = startInterval
 	}
 	return min(remote.Interval, first<<min(s.failures-1, 10))

@@ -393,7 +393,7 @@ func TestFailedFetchIsRepeatedEarly(t *testing.T) {
 	}
 }
 
-// TestFailedFetchOfAKeptRepositoryIsRepeatedAtOnce: quoin apiserver may be starting. What runs already does not fail because of that.
+// TestFailedFetchOfAKeptRepositoryIsRepeatedAtOnce: quoin apiserver may be starting. A deployment that is Ready does not wait for it.
 func TestFailedFetchOfAKeptRepositoryIsRepeatedAtOnce(t *testing.T) {
 	s := &remoteState{err: errors.New("unexpected status 503")}
 	kept, other := &engine.Remote{Kept: true, Interval: 5 * time.Minute}, &engine.Remote{Interval: 5 * time.Minute}
@@ -401,12 +401,12 @@ func TestFailedFetchOfAKeptRepositoryIsRepeatedAtOnce(t *testing.T) {
 		{3 * time.Second, time.Minute}, {6 * time.Second, 2 * time.Minute}, {12 * time.Second, 4 * time.Minute}, {24 * time.Second, 5 * time.Minute},
 	} {
 		s.failures = i + 1
-		if got := s.interval(kept, false); got != want.kept {
+		if got := s.interval(kept, true); got != want.kept {
 			t.Errorf("after %d failures, a repository that Quoin keeps is read after %s, want %s", s.failures, got, want.kept)
 		}
-		for _, got := range []time.Duration{s.interval(other, false), s.interval(other, true), s.interval(kept, true)} {
+		for _, got := range []time.Duration{s.interval(other, false), s.interval(other, true), s.interval(kept, false)} {
 			if got != want.other {
-				t.Errorf("after %d failures, another repository, or one whose commit runs, is read after %s, want %s", s.failures, got, want.other)
+				t.Errorf("after %d failures, another repository, or one that nothing waits for, is read after %s, want %s", s.failures, got, want.other)
 			}
 		}
 	}
