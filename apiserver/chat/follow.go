@@ -27,13 +27,18 @@ type cursor struct {
 	// after is the sort of the last line that was read.
 	after int64
 	poll  time.Duration
+	// more receives when there may be further lines.
+	more chan struct{}
 }
 
 // next returns the lines after the cursor that there are, and moves it. If there are none, more is nil at the end; otherwise it
 // receives when there may be some.
 func (c *cursor) next(ctx context.Context) (lines [][]byte, more <-chan struct{}, err error) {
+	if c.more == nil {
+		c.more = make(chan struct{}, 1)
+	}
 	if l := c.service.runs.find(c.account, c.run); l != nil {
-		lines, known, ended, changed := l.after(c.after)
+		lines, known, ended := l.after(c.after, c.more)
 		switch {
 		case !known:
 		case len(lines) > 0:
@@ -42,7 +47,7 @@ func (c *cursor) next(ctx context.Context) (lines [][]byte, more <-chan struct{}
 		case ended:
 			return nil, nil, nil
 		default:
-			return nil, changed, nil
+			return nil, c.more, nil
 		}
 	}
 	last, running := c.last, false
@@ -71,10 +76,9 @@ func (c *cursor) next(ctx context.Context) (lines [][]byte, more <-chan struct{}
 	case !running:
 		return nil, nil, nil
 	}
-	wait := make(chan struct{})
-	c.service.Clock.AfterFunc(max(c.poll, minPoll), func() { close(wait) })
+	c.service.Clock.AfterFunc(max(c.poll, minPoll), func() { notify(c.more) })
 	c.poll = min(2*max(c.poll, minPoll), maxPoll)
-	return nil, wait, nil
+	return nil, c.more, nil
 }
 
 // all returns the lines that there are now.

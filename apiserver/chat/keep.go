@@ -83,7 +83,7 @@ func (s *Service) storeAll(ctx context.Context, runs []*live) {
 	var batches []*chat.Batch
 	for _, l := range runs {
 		if l.storing.TryLock() { // otherwise it is being written
-			held, batches = append(held, l), append(batches, &chat.Batch{Lease: l.lease, Bodies: l.waiting()})
+			held, batches = append(held, l), append(batches, &chat.Batch{Lease: l.lease, Bodies: l.notStored()})
 		}
 	}
 	ctx, stop := context.WithTimeout(ctx, storeTimeout)

@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,64 +57,52 @@ type live struct {
 	tail                [][]byte
 	base, stored, shown int64
 	keptBytes           int
-	// pending is text that waits for the end of lineInterval; its ID is empty if there is none.
-	pending  stream.Line
-	timer    clock.Timer
-	lastLine time.Time
+	// pending is a line that is emitted next, if isPending: text that waits for the end of lineInterval.
+	pending   stream.Line
+	isPending bool
+	timer     clock.Timer
+	lastLine  time.Time
 	// ended means that the end is stored, and left that another replica ends the run.
 	ended, left bool
-	// changed is closed when there are further lines, or the run has ended.
-	changed chan struct{}
+	// waiting are the channels that receive when there are further lines, or the run has ended.
+	waiting []chan<- struct{}
 }
 
 func newLive(l log, clk clock.WithTickerAndDelayedExecution, lease *chat.RunLease, cancel context.CancelCauseFunc) *live {
 	return &live{
-		log: l, clock: clk, cancel: cancel, lease: lease, changed: make(chan struct{}),
+		log: l, clock: clk, cancel: cancel, lease: lease,
 		base: lease.LastSort, stored: lease.LastSort, shown: lease.LastSort, written: clk.Now(),
 	}
 }
 
 // Append implements agent.Log. Lines with text may be joined, and are stored in the background; others are in the store when it
 // returns.
-func (l *live) Append(ctx context.Context, lines ...stream.Line) error {
-	durable := false
-	for i := range lines {
-		if err := l.add(&lines[i]); err != nil {
-			return err
-		}
-		durable = durable || !lines[i].Delta()
+func (l *live) Append(ctx context.Context, line stream.Line) error {
+	if err := l.add(line); err != nil {
+		return err
 	}
-	if durable || l.unstored() > maxUnstored {
+	if !line.Delta() || l.unstored() > maxUnstored {
 		return l.store(ctx)
 	}
 	return nil
 }
 
 // add adds a line to the tail, or to the text that waits.
-func (l *live) add(line *stream.Line) error {
+func (l *live) add(line stream.Line) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !line.Delta() {
-		if err := l.emitPending(); err != nil {
-			return err
-		}
-		return l.emit(line)
-	}
-	switch {
-	case l.pending.ID == "":
-		l.pending = *line
-	case joins(&l.pending, line):
+	if l.isPending && joins(&l.pending, &line) {
 		text := *l.pending.Content + *line.Content
 		l.pending.Content = &text
 		l.pending.Thinking += line.Thinking
-	default:
+	} else {
 		if err := l.emitPending(); err != nil {
 			return err
 		}
-		l.pending = *line
+		l.pending, l.isPending = line, true
 	}
 	wait := lineInterval - l.clock.Since(l.lastLine)
-	if wait <= 0 {
+	if wait <= 0 || !line.Delta() {
 		return l.emitPending()
 	}
 	if l.timer == nil {
@@ -124,7 +113,7 @@ func (l *live) add(line *stream.Line) error {
 
 // joins reports whether the text of a line can be appended to that of another one.
 func joins(to, line *stream.Line) bool {
-	return to.ID == line.ID && to.Content != nil && line.Content != nil && len(*to.Content)+len(*line.Content)+len(to.Thinking)+len(line.Thinking) <= stream.MaxDelta
+	return line.Delta() && to.ID == line.ID && to.Content != nil && line.Content != nil && len(*to.Content)+len(*line.Content)+len(to.Thinking)+len(line.Thinking) <= stream.MaxDelta
 }
 
 // emitLater emits the text that waits when the timer fires.
@@ -137,14 +126,14 @@ func (l *live) emitLater() {
 	}
 }
 
-// emitPending emits the text that waits. The caller holds mu.
+// emitPending emits the line that waits. The caller holds mu.
 func (l *live) emitPending() error {
-	if l.pending.ID == "" {
+	if !l.isPending {
 		return nil
 	}
-	line := l.pending
-	l.pending = stream.Line{}
-	return l.emit(&line)
+	err := l.emit(&l.pending)
+	l.pending, l.isPending = stream.Line{}, false
+	return err
 }
 
 // emit adds a line to the tail. Readers have a line with text at once, and others when they are stored. The caller holds mu.
@@ -167,8 +156,18 @@ func (l *live) emit(line *stream.Line) error {
 // show lets readers have the lines through a sort. The caller holds mu.
 func (l *live) show(sort int64) {
 	l.shown = max(l.shown, sort)
-	close(l.changed)
-	l.changed = make(chan struct{})
+	for _, changed := range l.waiting {
+		notify(changed)
+	}
+	l.waiting = l.waiting[:0]
+}
+
+// notify lets the reader of a channel with a buffer of one go on.
+func notify(changed chan<- struct{}) {
+	select {
+	case changed <- struct{}{}:
+	default: // it will
+	}
 }
 
 func (l *live) unstored() int64 {
@@ -212,7 +211,7 @@ func (l *live) finish(ctx context.Context, state chat.State, last ...stream.Line
 func (l *live) write(ctx context.Context, do func(ctx context.Context, batch [][]byte) error) error {
 	l.storing.Lock()
 	defer l.storing.Unlock()
-	batch := l.waiting()
+	batch := l.notStored()
 	// What was said before the end of a run is stored after it.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer stop()
@@ -224,8 +223,8 @@ func (l *live) write(ctx context.Context, do func(ctx context.Context, batch [][
 	return nil
 }
 
-// waiting returns the lines that are not stored, which are now written. The caller holds storing.
-func (l *live) waiting() [][]byte {
+// notStored returns the lines that are not stored, which are now written. The caller holds storing.
+func (l *live) notStored() [][]byte {
 	l.written = l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -270,15 +269,18 @@ func (l *live) trim(batch [][]byte) {
 }
 
 // after returns the lines after a sort that readers may have. known is false if they are in the store only. ended reports whether
-// no more follow; otherwise changed is closed when there may be some.
-func (l *live) after(sort int64) (lines [][]byte, known, ended bool, changed <-chan struct{}) {
+// no more follow; otherwise, if there are no lines, changed receives when there may be some. Its buffer is one.
+func (l *live) after(sort int64, changed chan<- struct{}) (lines [][]byte, known, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if sort < l.base || l.left {
-		return nil, false, false, nil
-	}
-	if n := l.shown - l.base; sort < l.shown {
+	switch {
+	case sort < l.base || l.left:
+		return nil, false, false
+	case sort < l.shown:
+		n := l.shown - l.base
 		lines = l.tail[sort-l.base : n : n]
+	case !l.ended && !slices.Contains(l.waiting, changed):
+		l.waiting = append(l.waiting, changed)
 	}
-	return lines, true, l.ended, l.changed
+	return lines, true, l.ended
 }

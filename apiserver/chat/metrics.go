@@ -95,7 +95,7 @@ func (m *metrics) log(l *live, begun time.Time) agent.Log {
 }
 
 // Append implements agent.Log.
-func (t *timed) Append(ctx context.Context, lines ...stream.Line) error {
+func (t *timed) Append(ctx context.Context, line stream.Line) error {
 	t.first()
-	return t.Log.Append(ctx, lines...)
+	return t.Log.Append(ctx, line)
 }

@@ -29,6 +29,8 @@ type reader struct {
 	control *http.ResponseController
 	// deadline is that of writes, and alive when the credential was checked last.
 	deadline, alive time.Time
+	// gone is closed when the client has disconnected.
+	gone <-chan struct{}
 	// quiet ends keepAlive after the last line.
 	quiet clock.Timer
 	// failed is true after an error line.
@@ -39,7 +41,7 @@ type reader struct {
 func (a *Answer) Serve(ctx context.Context, w http.ResponseWriter) {
 	a.service.metrics.streams.Inc()
 	defer a.service.metrics.streams.Dec()
-	r := &reader{Answer: a, control: http.NewResponseController(w), alive: a.service.Clock.Now()}
+	r := &reader{Answer: a, control: http.NewResponseController(w), alive: a.service.Clock.Now(), gone: ctx.Done()}
 	// The library has set the first one for the body: at its end net/http would end the request.
 	_ = r.control.SetReadDeadline(time.Time{}) // not supported by recorders of tests
 	r.extend()
@@ -169,7 +171,7 @@ func (r *reader) wait(ctx context.Context, more <-chan struct{}) error {
 			r.quiet.Reset(keepAlive)
 		}
 		select {
-		case <-ctx.Done():
+		case <-r.gone:
 			return ctx.Err()
 		case <-more:
 			return r.check(ctx)

@@ -16,14 +16,12 @@ type collector struct {
 }
 
 // Append implements agent.Log.
-func (c *collector) Append(_ context.Context, lines ...stream.Line) error {
+func (c *collector) Append(_ context.Context, line stream.Line) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range lines {
-		c.sort++
-		lines[i].Sort = c.sort
-		c.messages.Add(&lines[i])
-	}
+	c.sort++
+	line.Sort = c.sort
+	c.messages.Add(&line)
 	return nil
 }
 

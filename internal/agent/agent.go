@@ -89,9 +89,9 @@ type Limits struct {
 	Context int
 }
 
-// Log appends lines to the thread. It sets their sort.
+// Log appends a line to the thread. It sets its sort.
 type Log interface {
-	Append(ctx context.Context, lines ...stream.Line) error
+	Append(ctx context.Context, line stream.Line) error
 }
 
 // Audit records tool calls. A call whose event cannot be stored does not run, and the run ends.
@@ -210,8 +210,8 @@ func (r *Run) now() time.Time {
 // lastWords is how long the log may take for the lines with which a run ends, after its context has ended.
 const lastWords = 10 * time.Second
 
-// append appends lines, also when the context of the run has ended.
-func (s *state) append(ctx context.Context, lines ...stream.Line) error {
+// append appends a line, also when the context of the run has ended.
+func (s *state) append(ctx context.Context, line stream.Line) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil {
@@ -219,5 +219,5 @@ func (s *state) append(ctx context.Context, lines ...stream.Line) error {
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 		defer cancel()
 	}
-	return s.Log.Append(ctx, lines...)
+	return s.Log.Append(ctx, line)
 }

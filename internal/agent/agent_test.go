@@ -83,18 +83,16 @@ type world struct {
 	beforeErr, afterErr, appendErr error
 }
 
-func (w *world) Append(ctx context.Context, lines ...stream.Line) error {
+func (w *world) Append(ctx context.Context, l stream.Line) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ctx.Err() != nil || w.appendErr != nil {
 		return errors.Join(ctx.Err(), w.appendErr)
 	}
-	for _, l := range lines {
-		l.Sort = int64(len(w.lines) + 1)
-		w.lines = append(w.lines, l)
-		if w.onLine != nil {
-			w.onLine(l)
-		}
+	l.Sort = int64(len(w.lines) + 1)
+	w.lines = append(w.lines, l)
+	if w.onLine != nil {
+		w.onLine(l)
 	}
 	return nil
 }

@@ -127,7 +127,8 @@ func ToolError(class, message string) string {
 }
 
 func assistant(l Line, delta, inProcess bool) Line {
-	l.Role, l.IsDelta, l.IsInProcess = RoleAssistant, &delta, &inProcess
+	flags := &struct{ delta, inProcess bool }{delta, inProcess}
+	l.Role, l.IsDelta, l.IsInProcess = RoleAssistant, &flags.delta, &flags.inProcess
 	return l
 }
 

@@ -1,11 +1,11 @@
 package chat
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/agent/stream"
@@ -149,11 +149,24 @@ func (a *appending) inserts() (out []*store.Statement) {
 		for ; next < len(a.Bodies) && next-first < rowLines && size+len(a.Bodies[next]) < rowBytes && stream.IsDelta(a.Bodies[next]) == deltas; next++ {
 			size += 1 + len(a.Bodies[next])
 		}
-		row := bytes.Join(a.Bodies[first:next], []byte("\n"))
-		out = append(out, &store.Statement{Query: insert, Args: []any{l.Account.UID, l.Thread, l.Run, l.holder, a.last, l.LastSort + int64(next), string(row), deltas}})
+		row := joined(a.Bodies[first:next], size)
+		out = append(out, &store.Statement{Query: insert, Args: []any{l.Account.UID, l.Thread, l.Run, l.holder, a.last, l.LastSort + int64(next), row, deltas}})
 		first = next
 	}
 	return out
+}
+
+// joined returns lines with line breaks between them, which have a size together.
+func joined(lines [][]byte, size int) string {
+	var out strings.Builder
+	out.Grow(size)
+	for i, line := range lines {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		out.Write(line)
+	}
+	return out.String()
 }
 
 func (l *RunLease) end(ctx context.Context, tx *store.Tx, state State, last, now int64) error {

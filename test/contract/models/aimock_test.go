@@ -50,10 +50,10 @@ type record struct {
 }
 
 // Append implements agent.Log.
-func (r *record) Append(_ context.Context, lines ...stream.Line) error {
+func (r *record) Append(_ context.Context, line stream.Line) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lines = append(r.lines, lines...)
+	r.lines = append(r.lines, line)
 	return nil
 }
 

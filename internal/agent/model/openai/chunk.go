@@ -40,11 +40,20 @@ type usage struct {
 
 // thinking returns the thinking of a chunk; "" if there is none, or if it is no text.
 func (d *delta) thinking() string {
-	for _, value := range []json.RawMessage{d.ReasoningContent, d.Reasoning} {
-		text := ""
-		if len(value) > 0 && json.Unmarshal(value, &text) == nil && text != "" {
-			return text
-		}
+	if text := textOf(d.ReasoningContent); text != "" {
+		return text
 	}
-	return ""
+	return textOf(d.Reasoning)
+}
+
+// textOf returns a value that is a text; "" for others.
+func textOf(value json.RawMessage) string {
+	if len(value) == 0 {
+		return ""
+	}
+	text := ""
+	if json.Unmarshal(value, &text) != nil {
+		return ""
+	}
+	return text
 }
