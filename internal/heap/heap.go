@@ -14,7 +14,7 @@ import (
 const (
 	// small and usual are the growth of the live heap in percent after which garbage is collected. The usual one is Go's default.
 	small, usual = 50, 100
-	// cheap and expensive are shares of the processors. Collection after small growth costs twice as much as after the usual one.
+	// cheap and expensive are shares as share returns them. Collection after small growth costs twice as much as after the usual one.
 	cheap, expensive = 0.06, 0.15
 	// interval is the time between two looks at the cost, and weight that of the last look in the mean: that of about five.
 	interval = time.Second
@@ -32,16 +32,15 @@ func Trim(ctx context.Context) {
 	defer debug.SetGCPercent(usualGrowth)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	mean, last, before := 0.0, time.Now(), collecting()
+	mean, last, before := 0.0, time.Now(), readTimes()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		now, spent := time.Now(), collecting()
-		share := (spent - before).Seconds() / now.Sub(last).Seconds() / float64(processors.Count)
-		mean, last, before = mean+weight*(share-mean), now, spent
+		now, times := time.Now(), readTimes()
+		mean, last, before = mean+weight*(share(before, times, now.Sub(last))-mean), now, times
 		if next := after(growth, mean); next != growth {
 			growth = next
 			debug.SetGCPercent(growth)
@@ -60,9 +59,22 @@ func after(growth int, share float64) int {
 	return growth
 }
 
-// collecting returns the processor time of all collections that have ended.
-func collecting() time.Duration {
-	sample := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}}
-	metrics.Read(sample)
-	return time.Duration(sample[0].Value.Float64() * float64(time.Second))
+// times are the processor times of this process in seconds as Go estimates them: of collections that have ended, and of all else. A
+// goroutine that runs counts also while the kernel has given its processor to another process.
+type times struct{ collecting, other float64 }
+
+func readTimes() times {
+	samples := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}, {Name: "/cpu/classes/user:cpu-seconds"}}
+	metrics.Read(samples)
+	return times{samples[0].Value.Float64(), samples[1].Value.Float64()}
+}
+
+// share returns what collection costs: its share of the processors, or its share of the time of this process if that is less. The
+// first is too high while other processes use the processors, and the second says nothing about a process that does little.
+func share(before, after times, elapsed time.Duration) float64 {
+	collecting, other := after.collecting-before.collecting, after.other-before.other
+	if collecting <= 0 {
+		return 0
+	}
+	return min(collecting/(elapsed.Seconds()*float64(processors.Count)), collecting/(collecting+max(other, 0)))
 }

@@ -2,12 +2,15 @@ package heap
 
 import (
 	"context"
+	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quoin-dev/quoin/internal/processors"
 )
 
 func TestAfter(t *testing.T) {
@@ -71,10 +74,29 @@ func TestTrimUnlessSet(t *testing.T) {
 	}
 }
 
-func TestCollecting(t *testing.T) {
-	before := collecting()
+func TestShare(t *testing.T) {
+	all := float64(processors.Count)
+	for _, c := range []struct {
+		name              string
+		collecting, other float64
+		want              float64
+	}{
+		{"no collection", 0, all, 0},
+		{"a process that does little", 0.01 * all, 0.01 * all, 0.01},
+		{"a process that uses the processors alone", 0.2 * all, 0.8 * all, 0.2},
+		{"a process that waits for processors, with more goroutines at a time than there are", 0.2 * all, 1.8 * all, 0.1},
+	} {
+		before := times{5, 7}
+		if got := share(before, times{5 + 2*c.collecting, 7 + 2*c.other}, 2*time.Second); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: collection costs %.3f, want %.3f", c.name, got, c.want)
+		}
+	}
+}
+
+func TestTimes(t *testing.T) {
+	before := readTimes()
 	runtime.GC()
-	if spent := collecting() - before; spent <= 0 {
-		t.Errorf("a collection takes %s", spent)
+	if spent := readTimes().collecting - before.collecting; spent <= 0 {
+		t.Errorf("a collection takes %.6f s", spent)
 	}
 }

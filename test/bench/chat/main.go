@@ -84,7 +84,7 @@ func run(ctx context.Context, o options, server *controlplane.APIServer) error {
 // compare measures both targets, round by round.
 func (w *world) compare(ctx context.Context, o options, r *measure.Report) error {
 	var quoin, bare, first, firstBare measure.Times
-	var ratios, memories, p50s, p99s []float64
+	var ratios, memories, p50s, p99s, processors, busy []float64
 	idle, err := process.MemoryOf(w.apiserver.ID())
 	if err != nil {
 		return err
@@ -100,15 +100,17 @@ func (w *world) compare(ctx context.Context, o options, r *measure.Report) error
 		}
 		ratios = append(ratios, q.pieces.PerSecond()/b.pieces.PerSecond())
 		memories = append(memories, max(q.memory-idle.Resident, 0)*1024/float64(o.streams))
+		processors, busy = append(processors, float64(q.processor.Microseconds())), append(busy, q.busy)
 		added := func(percentile float64) float64 {
 			return q.pieces.Milliseconds(percentile) - b.pieces.Milliseconds(percentile)
 		}
 		p50s, p99s = append(p50s, added(0.50)), append(p99s, added(0.99))
 		quoin, bare, first, firstBare = quoin.With(q.pieces), bare.With(b.pieces), first.With(q.first), firstBare.With(b.first)
-		measure.Progress("  round %d: ratio %.2f, p50 %.1f ms, p99 %.1f ms, bare p99 %.1f ms, %.0f KiB a stream", round+1, ratios[round],
-			q.pieces.Milliseconds(0.50), q.pieces.Milliseconds(0.99), b.pieces.Milliseconds(0.99), memories[round])
+		measure.Progress("  round %d: ratio %.2f, p50 %.1f ms, p99 %.1f ms, bare p99 %.1f ms, %.0f KiB a stream, processors %.0f %% busy", round+1, ratios[round],
+			q.pieces.Milliseconds(0.50), q.pieces.Milliseconds(0.99), b.pieces.Milliseconds(0.99), memories[round], 100*q.busy)
 	}
-	r.Add("a piece of text through quoin apiserver", quoin, "%d streams", o.streams)
+	r.Add("a piece of text through quoin apiserver", quoin, "%d streams; %.0f µs of a processor each; all processors are %.0f %% busy",
+		o.streams, measure.Median(processors), 100*measure.Median(busy))
 	r.Add("the same through a bare proxy", bare, "%d streams", o.streams)
 	r.Add("from the request to the first piece, through quoin apiserver", first, "%d at once", o.streams)
 	r.Add("the same through a bare proxy, to the first piece", firstBare, "%d at once", o.streams)

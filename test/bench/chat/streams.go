@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -38,13 +39,16 @@ type measured struct {
 	first measure.Times
 	// memory is the highest resident memory of the process in MiB.
 	memory float64
+	// processor is the processor time of the process for each piece, and busy the share of all processors that was in use by anyone.
+	processor time.Duration
+	busy      float64
 }
 
 // measure opens all streams at once and reads them to their ends. The memory is that of the process with an id, unless it is 0.
 func (t *target) measure(ctx context.Context, o options, id int) (*measured, error) {
 	var group sync.WaitGroup
 	streams, errs := make([][]piece, o.streams), make([]error, o.streams)
-	start := time.Now()
+	start, idle, used := time.Now(), process.Idle(), process.UsageOf(id).Processor
 	for i := range o.streams {
 		group.Go(func() { streams[i], errs[i] = t.read(ctx, i, o.rate*int(o.time/time.Second)) })
 	}
@@ -53,12 +57,16 @@ func (t *target) measure(ctx context.Context, o options, id int) (*measured, err
 	go func() { sampled <- sample(sampling, id) }()
 	group.Wait()
 	stop()
-	out := &measured{memory: <-sampled}
+	idle, used = process.Idle()-idle, process.UsageOf(id).Processor-used
+	out := &measured{memory: <-sampled, busy: 1 - idle/time.Since(start).Seconds()/float64(runtime.NumCPU())}
+	pieces := 0
 	for i := range streams {
 		if errs[i] != nil {
 			return nil, fmt.Errorf("stream %d: %w", i, errs[i])
 		}
+		pieces += len(streams[i])
 	}
+	out.processor = time.Duration(used / float64(pieces) * float64(time.Second))
 	return out, out.add(streams, start)
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,20 @@ func TestUsageAndMemoryOfAProcess(t *testing.T) {
 	}
 	if _, err := MemoryOf(p.ID()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("memory of a process that has exited: %v", err)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	if _, err := os.Stat("/proc/stat"); err != nil {
+		t.Skip("SKIPPED LOUDLY: this machine has no /proc")
+	}
+	start, before := time.Now(), Idle()
+	if before <= 0 {
+		t.Errorf("the processors have been idle for %.2f s", before)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if idle, possible := Idle()-before, time.Since(start).Seconds()*float64(runtime.NumCPU()); idle < 0 || idle > possible+1 {
+		t.Errorf("the processors were idle for %.2f s of %.2f s", idle, possible)
 	}
 }
 

@@ -39,6 +39,20 @@ func UsageOf(id int) Usage {
 	return Usage{id, parent, string(text[first+1 : last]), (user + kernel) / ticks}
 }
 
+// Idle returns the time in seconds that all processors of the machine together have been idle; 0 if there is no /proc.
+func Idle() float64 {
+	text, _ := os.ReadFile("/proc/stat")
+	first, _, _ := strings.Cut(string(text), "\n")
+	// The time in user mode, of nice processes, in kernel mode, idle, and waiting for disks.
+	fields := strings.Fields(first)
+	if len(fields) < 6 || fields[0] != "cpu" {
+		return 0
+	}
+	idle, _ := strconv.ParseFloat(fields[4], 64)
+	waiting, _ := strconv.ParseFloat(fields[5], 64)
+	return (idle + waiting) / ticks
+}
+
 // Family returns the usage of a process and its children; nothing if there is no /proc.
 func Family(id int) []Usage {
 	var family []Usage
