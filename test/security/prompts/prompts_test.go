@@ -130,7 +130,7 @@ type record struct {
 	unrecorded    int
 }
 
-func (r *record) Append(context.Context, ...stream.Line) error { return nil }
+func (r *record) Append(context.Context, stream.Line) error { return nil }
 
 func (r *record) Before(_ context.Context, c agent.Call) error {
 	r.mu.Lock()
