@@ -8,14 +8,11 @@ import (
 	"slices"
 
 	"github.com/quoin-dev/quoin/internal/agent/stream"
+	"github.com/quoin-dev/quoin/internal/content/chat"
 )
 
-const (
-	// maxHistory is the number of lines before a run that its conversation, and the line __state__, are made of.
-	maxHistory = 5000
-	// maxState is the size of the messages of the line __state__ in bytes: it has the last ones.
-	maxState = 512 << 10
-)
+// maxState is the size of the messages of the line __state__ in bytes: it has the last ones.
+const maxState = 512 << 10
 
 // collect adds lines as they are stored to messages.
 func collect(m *stream.Messages, lines [][]byte) error {
@@ -32,7 +29,7 @@ func collect(m *stream.Messages, lines [][]byte) error {
 // history returns the messages of a thread through a sort at which no run was in progress, without the oldest lines of a long thread.
 // first is the sort before that of the run, or the end of the thread, from which the length counts.
 func (s *Service) history(ctx context.Context, account string, thread, first, last int64) (*stream.Messages, error) {
-	return s.Threads.Messages(ctx, account, thread, max(0, first-maxHistory), last)
+	return s.Threads.Messages(ctx, account, thread, max(0, first-chat.MaxHistory), last)
 }
 
 // lines returns messages as lines that replace what clients have of them, in the order of their last lines.

@@ -16,16 +16,13 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/chat"
 )
 
-// maxHistory is the number of lines before a message that its conversation is made of, as in the chat.
-const maxHistory = 5000
-
 // replaying returns the item that runs a message of a chat again, after what was said before it in the recording: differences of one
 // message have no effect on others.
 func (s *Service) replaying(thread *chat.Thread, recorded *chat.Run) item {
 	return func(ctx context.Context, j *job, number int) *Result {
 		r := &Result{ID: number, MessageID: &recorded.MessageID}
 		account := j.lease.Scope.Account.UID
-		before, err := s.Threads.Messages(ctx, account, thread.ID, max(0, recorded.After-maxHistory), recorded.After)
+		before, err := s.Threads.Messages(ctx, account, thread.ID, max(0, recorded.After-chat.MaxHistory), recorded.After)
 		if err != nil {
 			return r.errored(grading.AgentError, explain(ctx, err))
 		}

@@ -12,6 +12,9 @@ import (
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
+// MaxHistory is the number of lines before a run that its conversation, and the line __state__, are made of.
+const MaxHistory = 5000
+
 const threadColumns = "id, deployment_uid, agent_id, chat_id, owner, title, last_sort, run_id, created_at, updated_at"
 
 type scanner interface{ Scan(values ...any) error }
