@@ -29,7 +29,7 @@ type reader struct {
 	control *http.ResponseController
 	// deadline is that of writes, and alive when the credential was checked last.
 	deadline, alive time.Time
-	// gone is closed when the client has disconnected.
+	// gone is closed when the client has disconnected. It is asked for once: the context of a request is deep.
 	gone <-chan struct{}
 	// quiet ends keepAlive after the last line.
 	quiet clock.Timer

@@ -39,8 +39,8 @@ func Trim(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		now, times := time.Now(), readTimes()
-		mean, last, before = mean+weight*(share(before, times, now.Sub(last))-mean), now, times
+		now, spent := time.Now(), readTimes()
+		mean, last, before = mean+weight*(share(before, spent, now.Sub(last))-mean), now, spent
 		if next := after(growth, mean); next != growth {
 			growth = next
 			debug.SetGCPercent(growth)
@@ -71,8 +71,8 @@ func readTimes() times {
 
 // share returns what collection costs: its share of the processors, or its share of the time of this process if that is less. The
 // first is too high while other processes use the processors, and the second says nothing about a process that does little.
-func share(before, after times, elapsed time.Duration) float64 {
-	collecting, other := after.collecting-before.collecting, after.other-before.other
+func share(before, spent times, elapsed time.Duration) float64 {
+	collecting, other := spent.collecting-before.collecting, spent.other-before.other
 	if collecting <= 0 {
 		return 0
 	}

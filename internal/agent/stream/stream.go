@@ -127,8 +127,7 @@ func ToolError(class, message string) string {
 }
 
 func assistant(l Line, delta, inProcess bool) Line {
-	flags := &struct{ delta, inProcess bool }{delta, inProcess}
-	l.Role, l.IsDelta, l.IsInProcess = RoleAssistant, &flags.delta, &flags.inProcess
+	l.Role, l.IsDelta, l.IsInProcess = RoleAssistant, &delta, &inProcess
 	return l
 }
 

@@ -44,7 +44,7 @@ type measured struct {
 	busy      float64
 }
 
-// measure opens all streams at once and reads them to their ends. The memory is that of the process with an id, unless it is 0.
+// measure opens all streams at once and reads them to their ends. Memory and processor time are those of the process with an id, unless it is 0.
 func (t *target) measure(ctx context.Context, o options, id int) (*measured, error) {
 	var group sync.WaitGroup
 	streams, errs := make([][]piece, o.streams), make([]error, o.streams)

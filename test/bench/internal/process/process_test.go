@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -98,13 +97,21 @@ func TestIdle(t *testing.T) {
 	if _, err := os.Stat("/proc/stat"); err != nil {
 		t.Skip("SKIPPED LOUDLY: this machine has no /proc")
 	}
-	start, before := time.Now(), Idle()
-	if before <= 0 {
-		t.Errorf("the processors have been idle for %.2f s", before)
+	if idle := Idle(); idle <= 0 {
+		t.Errorf("the processors have been idle for %.2f s", idle)
 	}
-	time.Sleep(100 * time.Millisecond)
-	if idle, possible := Idle()-before, time.Since(start).Seconds()*float64(runtime.NumCPU()); idle < 0 || idle > possible+1 {
-		t.Errorf("the processors were idle for %.2f s of %.2f s", idle, possible)
+}
+
+func TestIdleOf(t *testing.T) {
+	for text, want := range map[string]float64{
+		"cpu  100 1 50 800 20 3 4 0 0 0\ncpu0 50 0 25 400 10 0 0 0 0 0\n": 8.2,
+		"cpu0 50 0 25 400 10 0 0\n":                                       0,
+		"cpu 1 2 3 4\n":                                                   0,
+		"":                                                                0,
+	} {
+		if got := idleOf(text); got != want {
+			t.Errorf("%q: idle for %.2f s, want %.2f s", text, got, want)
+		}
 	}
 }
 

@@ -42,7 +42,12 @@ func UsageOf(id int) Usage {
 // Idle returns the time in seconds that all processors of the machine together have been idle; 0 if there is no /proc.
 func Idle() float64 {
 	text, _ := os.ReadFile("/proc/stat")
-	first, _, _ := strings.Cut(string(text), "\n")
+	return idleOf(string(text))
+}
+
+// idleOf returns the idle time in the text of /proc/stat.
+func idleOf(text string) float64 {
+	first, _, _ := strings.Cut(text, "\n")
 	// The time in user mode, of nice processes, in kernel mode, idle, and waiting for disks.
 	fields := strings.Fields(first)
 	if len(fields) < 6 || fields[0] != "cpu" {
