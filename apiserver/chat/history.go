@@ -48,21 +48,32 @@ func linesOf(m *stream.Messages) ([][]byte, error) {
 	return out, nil
 }
 
-// state returns the line __state__: the last messages, as many as fit in.
-func state(m *stream.Messages, last int64) (stream.Line, error) {
+// state returns the line __state__: the last messages of a history, as many as fit in. Few are made at a time, because many streams
+// can end together and the messages of each are long.
+func (s *Service) state(ctx context.Context, account string, thread, first, last int64) ([]byte, error) {
+	turn, err := s.states.Begin(ctx, account)
+	if err != nil {
+		return nil, err
+	}
+	defer turn.End()
+	m, err := s.history(ctx, account, thread, first, last)
+	if err != nil {
+		return nil, err
+	}
 	all := m.All()
+	texts := make([][]byte, len(all))
 	begin, size := len(all), 0
-	for begin > 0 {
-		text, err := json.Marshal(all[begin-1])
+	for ; begin > 0; begin-- {
+		text, err := json.Marshal(&all[begin-1])
 		if err != nil {
-			return stream.Line{}, err
+			return nil, err
 		}
 		if size += len(text); size > maxState {
 			break
 		}
-		begin--
+		texts[begin-1] = text
 	}
-	l, err := stream.State(all[begin:])
+	l := stream.State(texts[begin:]...)
 	l.Sort = last + 1
-	return l, err
+	return l.Encode()
 }

@@ -206,13 +206,9 @@ func (r *reader) end(ctx context.Context, c *cursor) error {
 	if r.run != nil {
 		first = r.run.After
 	}
-	m, err := r.service.history(ctx, r.account, r.thread.ID, first, c.after)
+	line, err := r.service.state(ctx, r.account, r.thread.ID, first, c.after)
 	if err != nil {
 		return err
 	}
-	l, err := state(m, c.after)
-	if err != nil {
-		return err
-	}
-	return r.writeLine(l)
+	return r.write(line)
 }

@@ -131,15 +131,10 @@ func assistant(l Line, delta, inProcess bool) Line {
 	return l
 }
 
-// State returns the last line of a response, with the messages of the thread.
-func State(messages []Message) (Line, error) {
-	if messages == nil {
-		messages = []Message{}
-	}
-	state, err := json.Marshal(struct {
-		Messages []Message `json:"messages"`
-	}{messages})
-	return Line{ID: IDState, Role: RoleAssistant, IsDelta: new(bool), State: state}, err
+// State returns the last line of a response, with messages of the thread as JSON texts.
+func State(messages ...[]byte) Line {
+	state := append([]byte(`{"messages":[`), bytes.Join(messages, []byte(","))...)
+	return Line{ID: IDState, Role: RoleAssistant, IsDelta: new(bool), State: append(state, "]}"...)}
 }
 
 // Error returns the line that ends a response with an error.

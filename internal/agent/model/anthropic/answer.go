@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -46,11 +45,10 @@ func (a *answer) send(e model.Event) error {
 }
 
 // add adds an event of the protocol. Events that it does not know are ignored.
-func (a *answer) add(e *client.MessageStreamEventUnion) error {
+func (a *answer) add(e *event) error {
 	switch e.Type {
 	case "message_start":
-		u := e.Message.Usage
-		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
+		a.count(&e.Message.Usage)
 	case "content_block_start":
 		return a.start(&e.ContentBlock)
 	case "content_block_delta":
@@ -58,8 +56,7 @@ func (a *answer) add(e *client.MessageStreamEventUnion) error {
 	case "content_block_stop":
 		return a.finish()
 	case "message_delta":
-		u := e.Usage
-		a.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens, u.OutputTokens)
+		a.count(&e.Usage)
 		a.reason = e.Delta.StopReason
 	case "message_stop":
 		a.ended = true
@@ -68,17 +65,17 @@ func (a *answer) add(e *client.MessageStreamEventUnion) error {
 }
 
 // count keeps the usage: later numbers replace earlier ones, and may be absent.
-func (a *answer) count(input, read, written, output int64) {
-	if total := input + read + written; total > 0 {
-		a.usage.Input, a.usage.CachedInput = total, read
+func (a *answer) count(u *usage) {
+	if total := u.Input + u.CacheRead + u.CacheWritten; total > 0 {
+		a.usage.Input, a.usage.CachedInput = total, u.CacheRead
 	}
-	if output > 0 {
-		a.usage.Output = output
+	if u.Output > 0 {
+		a.usage.Output = u.Output
 	}
 }
 
 // start begins a block. It may have text already.
-func (a *answer) start(b *client.ContentBlockStartEventContentBlockUnion) error {
+func (a *answer) start(b *block) error {
 	a.open = nil
 	switch b.Type {
 	case "text":
@@ -96,14 +93,14 @@ func (a *answer) start(b *client.ContentBlockStartEventContentBlockUnion) error 
 			return transport.Malformed(fmt.Sprintf("it has more than %d tool calls", maxCalls))
 		}
 		a.open = &call{id: b.ID, name: b.Name}
-		if input, err := json.Marshal(b.Input); err == nil && len(input) > len("{}") && string(input) != "null" {
-			a.open.input = input // a server that does not send pieces
+		if b.Input.Compact() == nil && b.Input.Kind() == '{' && len(b.Input) > len("{}") {
+			a.open.input = b.Input // a server that does not send pieces
 		}
 	}
 	return nil
 }
 
-func (a *answer) delta(d *client.MessageStreamEventUnionDelta) error {
+func (a *answer) delta(d *delta) error {
 	switch d.Type {
 	case "text_delta":
 		if d.Text != "" {

@@ -2,15 +2,15 @@
 //
 //	anthropic.go   a request and its stream
 //	request.go     the parameters of a request
+//	event.go       what is read of an event
 //	answer.go      events of the protocol as those of package model
 //
 // Source: https://docs.anthropic.com/en/api/messages-streaming.
 package anthropic
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"iter"
 	"net/http"
 	"strings"
@@ -44,41 +44,58 @@ func (m *Model) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.E
 	return func(yield func(model.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		events, err := m.open(ctx, in)
-		if err != nil {
-			yield(model.Event{}, err)
-			return
-		}
-		defer events.Close()
 		a := &answer{yield: yield}
-		for !a.ended && events.Next() {
-			event := events.Current()
-			if err := a.add(&event); err != nil {
-				if !a.stopped {
-					yield(model.Event{}, err)
-				}
-				return
-			}
+		err := m.receive(ctx, in, a)
+		if err == nil {
+			err = a.end()
 		}
-		if err := m.failure(ctx, events.Err()); err != nil {
-			yield(model.Event{}, err)
-			return
-		}
-		if err := a.end(); err != nil && !a.stopped {
+		if err != nil && !a.stopped {
 			yield(model.Event{}, err)
 		}
 	}
 }
 
-// open sends a request. The error is one of the request; those of the server are in the stream. It is a function of its own because
-// the parameters are large, and a stack with them would be kept while the answer is received.
-func (m *Model) open(ctx context.Context, in *model.Request) (*ssestream.Stream[client.MessageStreamEventUnion], error) {
+// receive sends a request and adds the events of the answer.
+func (m *Model) receive(ctx context.Context, in *model.Request, a *answer) error {
+	events, err := m.open(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	next := &event{}
+	for !a.ended && events.Next() {
+		data := events.Event().Data
+		if len(bytes.TrimSpace(data)) == 0 {
+			continue
+		}
+		if err := next.decode(data); err != nil {
+			return transport.Malformed("an event is not the JSON of the protocol")
+		}
+		if next.Type == "error" {
+			return transport.Event(data, m.Key)
+		}
+		if err := a.add(next); err != nil {
+			return err
+		}
+	}
+	if err := events.Err(); err != nil && !a.ended {
+		return transport.Failure(ctx, err)
+	}
+	return nil
+}
+
+// open sends a request. It is a function of its own because the parameters are large, and a stack with them would be kept while the
+// answer is received.
+func (m *Model) open(ctx context.Context, in *model.Request) (ssestream.Decoder, error) {
 	params, err := m.params(in)
 	if err != nil {
 		return nil, err
 	}
-	service := client.NewMessageService(m.options()...)
-	return service.NewStreaming(ctx, *params), nil
+	var response *http.Response
+	if err := (&client.Client{Options: m.options()}).Post(ctx, "v1/messages", params, &response, option.WithJSONSet("stream", true)); err != nil {
+		return nil, transport.Failure(ctx, err)
+	}
+	return ssestream.NewDecoder(response), nil
 }
 
 // options returns all options of the client: none of them comes from the environment. Spans of the client are off, because they can
@@ -93,22 +110,4 @@ func (m *Model) options() []option.RequestOption {
 		out = append(out, option.WithAPIKey(m.Key))
 	}
 	return out
-}
-
-// failure returns the error of a stream; nil if it has none.
-func (m *Model) failure(ctx context.Context, err error) error {
-	var (
-		reported *client.Error
-		syntax   *json.SyntaxError
-		wrongly  *json.UnmarshalTypeError
-	)
-	switch {
-	case err == nil:
-		return nil
-	case context.Cause(ctx) == nil && errors.As(err, &reported):
-		return transport.Event([]byte(reported.RawJSON()), m.Key)
-	case context.Cause(ctx) == nil && (errors.As(err, &syntax) || errors.As(err, &wrongly)):
-		return transport.Malformed("an event is not the JSON of the protocol")
-	}
-	return transport.Failure(ctx, err)
 }

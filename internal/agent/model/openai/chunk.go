@@ -1,33 +1,41 @@
 package openai
 
-import "encoding/json"
+import (
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
 
-// chunk is what is read of a chunk. The type of the client keeps the JSON of all fields, which takes several times as long for each
-// piece of text.
+// chunk is what is read of a chunk. The type of the client keeps the JSON of all fields, and encoding/json makes new values for each
+// piece of text: both take several times as long.
 type chunk struct {
-	Choices []choice
-	Usage   usage
+	Choices []choice       `json:"choices"`
+	Usage   usage          `json:"usage"`
+	Error   jsontext.Value `json:"error"`
 }
 
 type choice struct {
-	Index        int64
-	Delta        delta
+	Index        int64  `json:"index"`
+	Delta        delta  `json:"delta"`
 	FinishReason string `json:"finish_reason"`
 }
 
 type delta struct {
-	Content, Refusal string
-	ToolCalls        []callPiece `json:"tool_calls"`
+	Content   string      `json:"content"`
+	Refusal   string      `json:"refusal"`
+	ToolCalls []callPiece `json:"tool_calls"`
 	// Servers use two names for thinking.
-	ReasoningContent json.RawMessage `json:"reasoning_content"`
-	Reasoning        json.RawMessage
+	ReasoningContent jsontext.Value `json:"reasoning_content"`
+	Reasoning        jsontext.Value `json:"reasoning"`
 }
 
 // callPiece is a piece of a tool call.
 type callPiece struct {
-	Index    int64
-	ID       string
-	Function struct{ Name, Arguments string }
+	Index    int64  `json:"index"`
+	ID       string `json:"id"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
 }
 
 type usage struct {
@@ -38,6 +46,18 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
+// lenient reads what encoding/json reads of servers: the last one of fields with the same name, and texts that are not UTF-8.
+var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// decode replaces a chunk with that of a JSON text.
+func (c *chunk) decode(data []byte) error {
+	*c = chunk{Choices: c.Choices[:0]}
+	return json.Unmarshal(data, c, lenient)
+}
+
+// failed reports whether it is the error with which a server ends a stream.
+func (c *chunk) failed() bool { return len(c.Error) > 0 && c.Error.Kind() != 'n' }
+
 // thinking returns the thinking of a chunk; "" if there is none, or if it is no text.
 func (d *delta) thinking() string {
 	if text := textOf(d.ReasoningContent); text != "" {
@@ -47,12 +67,12 @@ func (d *delta) thinking() string {
 }
 
 // textOf returns a value that is a text; "" for others.
-func textOf(value json.RawMessage) string {
+func textOf(value jsontext.Value) string {
 	if len(value) == 0 {
 		return ""
 	}
 	text := ""
-	if json.Unmarshal(value, &text) != nil {
+	if json.Unmarshal(value, &text, lenient) != nil {
 		return ""
 	}
 	return text

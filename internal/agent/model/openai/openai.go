@@ -10,9 +10,8 @@
 package openai
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"iter"
 	"net/http"
 
@@ -44,42 +43,61 @@ func (m *Model) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.E
 	return func(yield func(model.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		chunks, err := m.open(ctx, in)
-		if err != nil {
-			yield(model.Event{}, err)
-			return
-		}
-		defer chunks.Close()
 		a := &answer{yield: yield}
-		for chunks.Next() {
-			c := chunks.Current()
-			if err := a.add(&c); err != nil {
-				if !a.stopped {
-					yield(model.Event{}, err)
-				}
-				return
-			}
+		err := m.receive(ctx, in, a)
+		if err == nil {
+			err = a.end()
 		}
-		if err := m.failure(ctx, chunks.Err()); err != nil {
-			yield(model.Event{}, err)
-			return
-		}
-		if err := a.end(); err != nil && !a.stopped {
+		if err != nil && !a.stopped {
 			yield(model.Event{}, err)
 		}
 	}
 }
 
-// open sends a request. The error is one of the request; those of the server are in the stream. It is a function of its own because
-// the parameters are large, and a stack with them would be kept while the answer is received.
-func (m *Model) open(ctx context.Context, in *model.Request) (*ssestream.Stream[chunk], error) {
+// receive sends a request and adds the chunks of the answer.
+func (m *Model) receive(ctx context.Context, in *model.Request, a *answer) error {
+	events, err := m.open(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer events.Close()
+	next := &chunk{}
+	for events.Next() {
+		data := events.Event().Data
+		if bytes.HasPrefix(data, done) {
+			return nil
+		}
+		if err := next.decode(data); err != nil {
+			return transport.Malformed("an event is not the JSON of a chunk")
+		}
+		if next.failed() {
+			return transport.Event(data, m.Key)
+		}
+		if err := a.add(next); err != nil {
+			return err
+		}
+	}
+	if err := events.Err(); err != nil {
+		return transport.Failure(ctx, err)
+	}
+	return nil
+}
+
+// done is the data of the last event.
+var done = []byte("[DONE]")
+
+// open sends a request. It is a function of its own because the parameters are large, and a stack with them would be kept while the
+// answer is received.
+func (m *Model) open(ctx context.Context, in *model.Request) (ssestream.Decoder, error) {
 	params, err := m.params(in)
 	if err != nil {
 		return nil, err
 	}
 	var response *http.Response
-	err = (&client.Client{Options: m.options()}).Post(ctx, "chat/completions", params, &response, option.WithJSONSet("stream", true))
-	return ssestream.NewStream[chunk](ssestream.NewDecoder(response), err), nil
+	if err := (&client.Client{Options: m.options()}).Post(ctx, "chat/completions", params, &response, option.WithJSONSet("stream", true)); err != nil {
+		return nil, transport.Failure(ctx, err)
+	}
+	return ssestream.NewDecoder(response), nil
 }
 
 // options returns all options of the client: none of them comes from the environment.
@@ -93,22 +111,4 @@ func (m *Model) options() []option.RequestOption {
 		out = append(out, option.WithAPIKey(m.Key))
 	}
 	return out
-}
-
-// failure returns the error of a stream; nil if it has none.
-func (m *Model) failure(ctx context.Context, err error) error {
-	var (
-		reported *ssestream.StreamError
-		syntax   *json.SyntaxError
-		wrongly  *json.UnmarshalTypeError
-	)
-	switch {
-	case err == nil:
-		return nil
-	case context.Cause(ctx) == nil && errors.As(err, &reported):
-		return transport.Event(reported.Event.Data, m.Key)
-	case context.Cause(ctx) == nil && (errors.As(err, &syntax) || errors.As(err, &wrongly)):
-		return transport.Malformed("an event is not the JSON of a chunk")
-	}
-	return transport.Failure(ctx, err)
 }

@@ -1,0 +1,56 @@
+package anthropic
+
+import (
+	client "github.com/anthropics/anthropic-sdk-go"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// event is what is read of an event. The type of the client keeps the JSON of all fields, which takes many times as long for each
+// piece of text.
+type event struct {
+	Type    string `json:"type"`
+	Message struct {
+		Usage usage `json:"usage"`
+	} `json:"message"`
+	ContentBlock block `json:"content_block"`
+	Delta        delta `json:"delta"`
+	Usage        usage `json:"usage"`
+}
+
+// block is the beginning of a block.
+type block struct {
+	Type     string         `json:"type"`
+	Text     string         `json:"text"`
+	Thinking string         `json:"thinking"`
+	Data     string         `json:"data"`
+	ID       string         `json:"id"`
+	Name     string         `json:"name"`
+	Input    jsontext.Value `json:"input"`
+}
+
+// delta is a piece of a block, or the end of a message.
+type delta struct {
+	Type        string            `json:"type"`
+	Text        string            `json:"text"`
+	Thinking    string            `json:"thinking"`
+	Signature   string            `json:"signature"`
+	PartialJSON string            `json:"partial_json"`
+	StopReason  client.StopReason `json:"stop_reason"`
+}
+
+type usage struct {
+	Input        int64 `json:"input_tokens"`
+	CacheRead    int64 `json:"cache_read_input_tokens"`
+	CacheWritten int64 `json:"cache_creation_input_tokens"`
+	Output       int64 `json:"output_tokens"`
+}
+
+// lenient reads what encoding/json reads of servers: the last one of fields with the same name, and texts that are not UTF-8.
+var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// decode replaces an event with that of a JSON text.
+func (e *event) decode(data []byte) error {
+	*e = event{}
+	return json.Unmarshal(data, e, lenient)
+}
