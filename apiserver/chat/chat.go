@@ -67,9 +67,9 @@ const DefaultRetention = 90 * 24 * time.Hour
 type Service struct {
 	Options
 	// holder is this process in leases.
-	holder  string
-	runs    runs
-	places  *agents.Places
+	holder string
+	runs   runs
+	places *agents.Places
 	// states limits how many histories are read and encoded at a time.
 	states  *fairsemaphore.Semaphore
 	metrics *metrics

@@ -263,7 +263,8 @@ func (l *live) trim(batch [][]byte) {
 		l.keptBytes -= len(l.tail[n])
 	}
 	if n > 0 {
-		l.tail = append([][]byte(nil), l.tail[n:]...)
+		left := l.tail[n:]
+		l.tail = append(make([][]byte, 0, len(left)+len(batch)+1), left...) // the next batch is about as long
 		l.base += int64(n)
 	}
 }

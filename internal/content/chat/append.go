@@ -1,11 +1,12 @@
 package chat
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/agent/stream"
@@ -93,14 +94,31 @@ func (a *appending) done() {
 	a.Lease.LastSort, a.Lease.Abort, a.Lease.until = a.last, a.abort != 0, a.until
 }
 
+// buffers are for the rows of a transaction: a driver keeps no argument of a statement that has ended. Large ones are not kept.
+var buffers = sync.Pool{New: func() any { return &bytes.Buffer{} }}
+
+const keptBuffer = 1 << 20
+
+func release(rows *bytes.Buffer) {
+	if rows.Cap() <= keptBuffer {
+		rows.Reset()
+		buffers.Put(rows)
+	}
+}
+
 // appendAll appends batches. They are those of an end if end is a state.
 func (t *Threads) appendAll(ctx context.Context, tx *store.Tx, all []*appending, end State) error {
 	now := t.now()
+	rows, ok := buffers.Get().(*bytes.Buffer)
+	if !ok {
+		panic("the pool has other values") // it has none
+	}
+	defer release(rows)
 	var statements, updates []*store.Statement
 	for _, a := range all {
 		update := a.update(now, end != "")
 		updates = append(updates, update)
-		statements = append(append(statements, update), a.inserts()...)
+		statements = append(append(statements, update), a.inserts(rows)...)
 	}
 	if err := tx.Batch(ctx, statements...); err != nil {
 		return err
@@ -137,9 +155,9 @@ func (a *appending) update(now time.Time, renew bool) *store.Statement {
 	}
 }
 
-// inserts returns the statements that insert the lines after the update. They insert nothing if it has changed nothing, and no line
-// twice.
-func (a *appending) inserts() (out []*store.Statement) {
+// inserts returns the statements that insert the lines after the update, whose rows it adds to a buffer. They insert nothing if the
+// update has changed nothing, and no line twice.
+func (a *appending) inserts(rows *bytes.Buffer) (out []*store.Statement) {
 	const insert = `INSERT INTO chat_line (account_uid, deployment_uid, thread_id, sort, body, deltas)
 		SELECT account_uid, deployment_uid, id, CAST($6 AS BIGINT), CAST($7 AS TEXT), CAST($8 AS BOOLEAN) FROM chat_thread
 		WHERE account_uid = $1 AND id = $2 AND run_id = $3 AND holder = $4 AND last_sort = $5 ON CONFLICT DO NOTHING`
@@ -149,24 +167,23 @@ func (a *appending) inserts() (out []*store.Statement) {
 		for ; next < len(a.Bodies) && next-first < rowLines && size+len(a.Bodies[next]) < rowBytes && stream.IsDelta(a.Bodies[next]) == deltas; next++ {
 			size += 1 + len(a.Bodies[next])
 		}
-		row := joined(a.Bodies[first:next], size)
+		row := addRow(rows, a.Bodies[first:next])
 		out = append(out, &store.Statement{Query: insert, Args: []any{l.Account.UID, l.Thread, l.Run, l.holder, a.last, l.LastSort + int64(next), row, deltas}})
 		first = next
 	}
 	return out
 }
 
-// joined returns lines with line breaks between them, which have a size together.
-func joined(lines [][]byte, size int) string {
-	var out strings.Builder
-	out.Grow(size)
+// addRow adds lines with line breaks between them to a buffer, and returns them.
+func addRow(rows *bytes.Buffer, lines [][]byte) []byte {
+	begin := rows.Len()
 	for i, line := range lines {
 		if i > 0 {
-			out.WriteByte('\n')
+			rows.WriteByte('\n')
 		}
-		out.Write(line)
+		rows.Write(line)
 	}
-	return out.String()
+	return rows.Bytes()[begin:]
 }
 
 func (l *RunLease) end(ctx context.Context, tx *store.Tx, state State, last, now int64) error {

@@ -3,7 +3,7 @@
 //
 //   - added latency: from the time at which the model sends a piece of text until the client has it
 //   - pieces of text a second, while all streams are in progress
-//   - memory of `quoin apiserver` for each stream
+//   - memory of `quoin apiserver` for each stream, without the pages of the program, which are read when code runs first
 //   - the time until the first piece, when all streams begin at once
 //
 // The targets share the machine with the model and with this program, which reads the streams. The content store is SQLite.
@@ -99,7 +99,7 @@ func (w *world) compare(ctx context.Context, o options, r *measure.Report) error
 			return fmt.Errorf("through quoin apiserver: %w", err)
 		}
 		ratios = append(ratios, q.pieces.PerSecond()/b.pieces.PerSecond())
-		memories = append(memories, max(q.memory-idle.Resident, 0)*1024/float64(o.streams))
+		memories = append(memories, max(q.memory-idle.Anonymous, 0)*1024/float64(o.streams))
 		processors, busy = append(processors, float64(q.processor.Microseconds())), append(busy, q.busy)
 		added := func(percentile float64) float64 {
 			return q.pieces.Milliseconds(percentile) - b.pieces.Milliseconds(percentile)

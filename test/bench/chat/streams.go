@@ -37,7 +37,7 @@ type measured struct {
 	pieces measure.Times
 	// first are the times from the request until the first piece.
 	first measure.Times
-	// memory is the highest resident memory of the process in MiB.
+	// memory is the highest anonymous memory of the process in MiB.
 	memory float64
 	// processor is the processor time of the process for each piece, and busy the share of all processors that was in use by anyone.
 	processor time.Duration
@@ -96,11 +96,11 @@ func (m *measured) add(streams [][]piece, start time.Time) error {
 	return nil
 }
 
-// sample returns the highest resident memory of a process in MiB until the context ends; 0 if the id is 0.
+// sample returns the highest anonymous memory of a process in MiB until the context ends; 0 if the id is 0.
 func sample(ctx context.Context, id int) (highest float64) {
 	for id != 0 && ctx.Err() == nil {
 		if m, err := process.MemoryOf(id); err == nil {
-			highest = max(highest, m.Resident)
+			highest = max(highest, m.Anonymous)
 		}
 		process.Pause(ctx, 500*time.Millisecond)
 	}

@@ -11,13 +11,13 @@ package anthropic
 import (
 	"bytes"
 	"context"
+	"io"
 	"iter"
 	"net/http"
 	"strings"
 
 	client "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
-	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"github.com/quoin-dev/quoin/internal/agent/model"
 	"github.com/quoin-dev/quoin/internal/agent/model/transport"
@@ -57,14 +57,15 @@ func (m *Model) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.E
 
 // receive sends a request and adds the events of the answer.
 func (m *Model) receive(ctx context.Context, in *model.Request, a *answer) error {
-	events, err := m.open(ctx, in)
+	body, err := m.open(ctx, in)
 	if err != nil {
 		return err
 	}
-	defer events.Close()
+	defer body.Close()
+	events := transport.NewEvents(body)
 	next := &event{}
 	for !a.ended && events.Next() {
-		data := events.Event().Data
+		data := events.Data()
 		if len(bytes.TrimSpace(data)) == 0 {
 			continue
 		}
@@ -84,9 +85,9 @@ func (m *Model) receive(ctx context.Context, in *model.Request, a *answer) error
 	return nil
 }
 
-// open sends a request. It is a function of its own because the parameters are large, and a stack with them would be kept while the
+// open sends a request, and returns the body of the response. It is a function of its own because the parameters are large, and a stack with them would be kept while the
 // answer is received.
-func (m *Model) open(ctx context.Context, in *model.Request) (ssestream.Decoder, error) {
+func (m *Model) open(ctx context.Context, in *model.Request) (io.ReadCloser, error) {
 	params, err := m.params(in)
 	if err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (m *Model) open(ctx context.Context, in *model.Request) (ssestream.Decoder,
 	if err := (&client.Client{Options: m.options()}).Post(ctx, "v1/messages", params, &response, option.WithJSONSet("stream", true)); err != nil {
 		return nil, transport.Failure(ctx, err)
 	}
-	return ssestream.NewDecoder(response), nil
+	return response.Body, nil
 }
 
 // options returns all options of the client: none of them comes from the environment. Spans of the client are off, because they can

@@ -12,12 +12,12 @@ package openai
 import (
 	"bytes"
 	"context"
+	"io"
 	"iter"
 	"net/http"
 
 	client "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"github.com/quoin-dev/quoin/internal/agent/model"
 	"github.com/quoin-dev/quoin/internal/agent/model/transport"
@@ -56,14 +56,15 @@ func (m *Model) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.E
 
 // receive sends a request and adds the chunks of the answer.
 func (m *Model) receive(ctx context.Context, in *model.Request, a *answer) error {
-	events, err := m.open(ctx, in)
+	body, err := m.open(ctx, in)
 	if err != nil {
 		return err
 	}
-	defer events.Close()
+	defer body.Close()
+	events := transport.NewEvents(body)
 	next := &chunk{}
 	for events.Next() {
-		data := events.Event().Data
+		data := events.Data()
 		if bytes.HasPrefix(data, done) {
 			return nil
 		}
@@ -86,9 +87,9 @@ func (m *Model) receive(ctx context.Context, in *model.Request, a *answer) error
 // done is the data of the last event.
 var done = []byte("[DONE]")
 
-// open sends a request. It is a function of its own because the parameters are large, and a stack with them would be kept while the
+// open sends a request, and returns the body of the response. It is a function of its own because the parameters are large, and a stack with them would be kept while the
 // answer is received.
-func (m *Model) open(ctx context.Context, in *model.Request) (ssestream.Decoder, error) {
+func (m *Model) open(ctx context.Context, in *model.Request) (io.ReadCloser, error) {
 	params, err := m.params(in)
 	if err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func (m *Model) open(ctx context.Context, in *model.Request) (ssestream.Decoder,
 	if err := (&client.Client{Options: m.options()}).Post(ctx, "chat/completions", params, &response, option.WithJSONSet("stream", true)); err != nil {
 		return nil, transport.Failure(ctx, err)
 	}
-	return ssestream.NewDecoder(response), nil
+	return response.Body, nil
 }
 
 // options returns all options of the client: none of them comes from the environment.

@@ -2,6 +2,7 @@
 // providers and servers of both protocols use, and no protocol.
 //
 //	transport.go   the HTTP client: certificate authorities, no redirects, responses of limited size
+//	events.go      the events of a response
 //	failure.go     failures as *model.Error
 package transport
 

@@ -80,7 +80,7 @@ func TestUsageAndMemoryOfAProcess(t *testing.T) {
 		}
 	}
 	m, err := MemoryOf(os.Getpid())
-	if err != nil || m.Resident < 1 || m.Resident > 10_000 || m.Peak < m.Resident {
+	if err != nil || m.Resident < 1 || m.Resident > 10_000 || m.Peak < m.Resident || m.Anonymous < 1 || m.Anonymous > m.Resident {
 		t.Errorf("memory of this process: %+v MiB, %v", m, err)
 	}
 	p := start(t, "cat")

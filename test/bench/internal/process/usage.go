@@ -71,8 +71,9 @@ func Family(id int) []Usage {
 	return family
 }
 
-// Memory is the resident memory of a process in MiB: the current one, and the highest since it started.
-type Memory struct{ Resident, Peak float64 }
+// Memory is the resident memory of a process in MiB: the current one, and the highest since it started. Anonymous is the part of the
+// current one without the pages of files, such as the program itself, which the kernel reads again.
+type Memory struct{ Resident, Peak, Anonymous float64 }
 
 // MemoryOf reads /proc/<id>/status. It needs Linux.
 func MemoryOf(id int) (Memory, error) {
@@ -92,6 +93,8 @@ func MemoryOf(id int) (Memory, error) {
 			m.Resident = kib / 1024
 		case "VmHWM:":
 			m.Peak = kib / 1024
+		case "RssAnon:":
+			m.Anonymous = kib / 1024
 		}
 	}
 	return m, nil
