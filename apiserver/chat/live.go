@@ -13,6 +13,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/chat"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
+	"github.com/quoin-dev/quoin/internal/processors"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -38,6 +40,9 @@ type log interface {
 	AppendAll(ctx context.Context, batches ...*chat.Batch) error
 	End(ctx context.Context, l *chat.RunLease, state chat.State, bodies ...[]byte) error
 }
+
+// turns limits how many runs write at a time, so that few of those that end together hold their whole text a second time.
+var turns = fairsemaphore.New(4 * processors.Count)
 
 // live is a run that this replica works on. It implements agent.Log.
 type live struct {
@@ -78,13 +83,36 @@ func newLive(l log, clk clock.WithTickerAndDelayedExecution, lease *chat.RunLeas
 // Append implements agent.Log. Lines with text may be joined, and are stored in the background; others are in the store when it
 // returns.
 func (l *live) Append(ctx context.Context, line stream.Line) error {
+	if !line.Delta() {
+		return l.appendStored(ctx, line)
+	}
 	if err := l.add(line); err != nil {
 		return err
 	}
-	if !line.Delta() || l.unstored() > maxUnstored {
+	if l.unstored() > maxUnstored {
 		return l.store(ctx)
 	}
 	return nil
+}
+
+// appendStored adds a line and stores it.
+func (l *live) appendStored(ctx context.Context, line stream.Line) error {
+	turn, err := l.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer turn.End()
+	if err := l.add(line); err != nil {
+		return err
+	}
+	return l.store(ctx)
+}
+
+// begin waits until the run may write. What was said before the end of a run is stored after it.
+func (l *live) begin(ctx context.Context) (*fairsemaphore.Turn, error) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer stop()
+	return turns.Begin(ctx, l.lease.Account.UID)
 }
 
 // add adds a line to the tail, or to the text that waits.
@@ -189,8 +217,14 @@ func (l *live) store(ctx context.Context) error {
 
 // finish adds the last lines of the run and ends it. The run is another replica's if it returns an error, or will be.
 func (l *live) finish(ctx context.Context, state chat.State, last ...stream.Line) error {
+	turn, err := l.begin(ctx)
+	if err == nil {
+		defer turn.End()
+	}
 	l.mu.Lock()
-	err := l.emitPending()
+	if err == nil {
+		err = l.emitPending()
+	}
 	for i := range last {
 		if err == nil {
 			err = l.emit(&last[i])

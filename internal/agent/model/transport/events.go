@@ -17,7 +17,7 @@ type Events struct {
 // NewEvents returns the events of the body of a response.
 func NewEvents(body io.Reader) *Events {
 	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, MaxStream)
+	lines.Buffer(make([]byte, 0, 1<<10), MaxStream)
 	return &Events{lines: lines}
 }
 

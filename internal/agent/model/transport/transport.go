@@ -30,6 +30,8 @@ const (
 	// dialTimeout limits the time until a connection is made, and handshakeTimeout that until it is encrypted.
 	dialTimeout      = 10 * time.Second
 	handshakeTimeout = 10 * time.Second
+	// bufferSize is that of a connection for reading and for writing: an answer takes long, and its events are short.
+	bufferSize = 1 << 10
 	// idleTimeout is how long an unused connection is kept.
 	idleTimeout = 30 * time.Second
 )
@@ -59,6 +61,7 @@ func New(o Options) (*http.Client, error) {
 		base = &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSClientConfig: config,
 			TLSHandshakeTimeout: handshakeTimeout, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: idleTimeout, DisableCompression: true,
+			ReadBufferSize: bufferSize, WriteBufferSize: bufferSize,
 		}
 	}
 	return &http.Client{
