@@ -299,6 +299,8 @@ func TestFailures(t *testing.T) {
 				if strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), key) {
 					t.Error("the error has the key")
 				}
+				s.mu.Lock()
+				defer s.mu.Unlock()
 				if len(s.requests) != 1 {
 					t.Errorf("%d requests", len(s.requests))
 				}

@@ -2,6 +2,7 @@
 // providers and servers of both protocols use, and no protocol.
 //
 //	transport.go   the HTTP client: certificate authorities, no redirects, responses of limited size
+//	release.go     the body of a request is not kept while its answer is received
 //	events.go      the events of a response
 //	failure.go     failures as *model.Error
 package transport
@@ -78,7 +79,9 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := t.base.RoundTrip(request)
+	sent, release := released(request)
+	response, err := t.base.RoundTrip(sent)
+	release()
 	if err != nil {
 		return nil, Failure(request.Context(), err)
 	}
