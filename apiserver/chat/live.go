@@ -41,8 +41,12 @@ type log interface {
 	End(ctx context.Context, l *chat.RunLease, state chat.State, bodies ...[]byte) error
 }
 
-// turns limits how many runs write at a time, so that few of those that end together hold their whole text a second time.
-var turns = fairsemaphore.New(4 * processors.Count)
+// writers limits how many runs write at a time to maxWriters, so that few of those that end together hold their whole text a second
+// time.
+var (
+	writers    = fairsemaphore.New(maxWriters)
+	maxWriters = 4 * processors.Count
+)
 
 // live is a run that this replica works on. It implements agent.Log.
 type live struct {
@@ -112,7 +116,7 @@ func (l *live) appendStored(ctx context.Context, line stream.Line) error {
 func (l *live) begin(ctx context.Context) (*fairsemaphore.Turn, error) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer stop()
-	return turns.Begin(ctx, l.lease.Account.UID)
+	return writers.Begin(ctx, l.lease.Account.UID)
 }
 
 // add adds a line to the tail, or to the text that waits.

@@ -145,7 +145,7 @@ func (b *bench) patchDirectly(ctx context.Context, to string, p *pair) error {
 	}
 	start := time.Now()
 	image := b.cluster.image(to)
-	if err := b.fleet.patch(ctx, image, b.workers); err != nil {
+	if err := b.fleet.patch(ctx, image); err != nil {
 		return err
 	}
 	end, err := b.fleet.await(ctx, "on "+to, b.fleet.hasImage(image))

@@ -175,17 +175,44 @@ func (f *fleet) create(ctx context.Context) error {
 	})
 }
 
-// patch sets the image of all workloads.
-func (f *fleet) patch(ctx context.Context, image string, workers int) error {
-	return f.each(ctx, workers, func(ctx context.Context, name string) error {
+// patch sets the image of all workloads. As many of them roll out at a time as Quoin may; all with -limit 0.
+func (f *fleet) patch(ctx context.Context, image string) error {
+	f.setGoal(f.hasImage(image))
+	concurrent := f.limit
+	if concurrent == 0 {
+		concurrent = f.workers
+	}
+	return f.each(ctx, concurrent, func(ctx context.Context, name string) error {
 		f.mu.Lock()
 		w := f.members[name].workload
 		f.mu.Unlock()
 		patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":%q,"image":%q}]}}}}`,
 			w.Spec.Template.Spec.Containers[0].Name, image)
 		_, err := f.apps.AppsV1().Deployments(w.Namespace).Patch(ctx, w.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
-		return err
+		if err != nil || f.limit == 0 {
+			return err
+		}
+		return f.awaitMember(ctx, name)
 	})
+}
+
+// awaitMember waits until a deployment meets the goal.
+func (f *fleet) awaitMember(ctx context.Context, name string) error {
+	const pollInterval = 10 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	for {
+		f.mu.Lock()
+		reached := f.members[name].reached
+		f.mu.Unlock()
+		if reached {
+			return nil
+		}
+		process.Pause(ctx, pollInterval)
+		if ctx.Err() != nil {
+			return fmt.Errorf("%q was not rolled out: %w", name, ctx.Err())
+		}
+	}
 }
 
 // each calls do for every deployment.

@@ -2,9 +2,9 @@
 // the same workloads directly with client-go in the same cluster.
 //
 // It starts a cluster with simulated nodes, installs the deployments and then alternates: it pushes a tag, which Quoin
-// rolls out; then it stops Quoin, and as many workers patch the same workloads to another image. The ratio of a pair is
-// the cost of Quoin; absolute times depend on the machine and its load. Without a limit of concurrent rollouts (-limit 0),
-// all of them are slow, and a slow rollout costs more writes.
+// rolls out; then it stops Quoin, and patches the same workloads to another image. The ratio of a pair is the cost of
+// Quoin; absolute times depend on the machine and its load. Both roll out the same number of deployments at a time.
+// Without a limit of concurrent rollouts (-limit 0), all of them are slow, and a slow rollout costs more writes.
 //
 //	make bench-rollout BENCH_FLAGS=-docs      # also writes the results into the documentation
 //	go run ./test/bench/rollout -n 100 -pairs 1 -v
@@ -40,8 +40,8 @@ func main() {
 	o := options{docs: measure.DocsFlag()}
 	flag.IntVar(&o.deployments, "n", 1000, "`number` of deployments")
 	flag.IntVar(&o.pairs, "pairs", 3, "`number` of pairs of a rollout by Quoin and direct patches")
-	flag.IntVar(&o.workers, "workers", 10, "`number` of workers that patch directly, and of workers of each controller")
-	flag.IntVar(&o.limit, "limit", 50, "`number` of concurrent rollouts by Quoin; 0 is unlimited")
+	flag.IntVar(&o.workers, "workers", 10, "`number` of workers of each controller, and of those that patch directly with -limit 0")
+	flag.IntVar(&o.limit, "limit", 50, "`number` of concurrent rollouts, by Quoin and directly; 0 is unlimited")
 	flag.DurationVar(&o.rest, "rest", time.Minute, "`duration` for which writes are counted in steady state")
 	flag.DurationVar(&o.timeout, "timeout", 20*time.Minute, "`timeout` of a step")
 	flag.StringVar(&o.controller, "controller", filepath.Join("bin", "quoin"), "`binary` to measure")
