@@ -304,6 +304,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		index(ctx, indexer, branch.IndexDeployment, func(b *v1alpha1.Branch) string { return b.Spec.DeploymentRef.Name }),
 		index(ctx, indexer, agent.IndexDeployment, func(a *v1alpha1.Agent) string { return a.Spec.DeploymentRef.Name }),
 		index(ctx, indexer, agent.IndexEndpoint, func(a *v1alpha1.Agent) string { return a.Spec.ModelEndpointRef.Name }),
+		deployment.AddIndexes(ctx, indexer),
 		environment.AddIndexes(ctx, indexer),
 		scimuser.AddIndexes(ctx, indexer),
 		scimgroup.AddIndexes(ctx, indexer),

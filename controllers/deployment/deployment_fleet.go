@@ -32,6 +32,8 @@ type Fleet struct {
 	// failed are the deployments on which an image has failed.
 	failed  map[string]map[client.ObjectKey]struct{}
 	waiting []waiter
+	// queued has the keys of waiting, which is long while a version is rolled out to a large fleet.
+	queued map[client.ObjectKey]bool
 	// since is when the waiting deployments began to wait.
 	since map[client.ObjectKey]time.Time
 }
@@ -70,6 +72,7 @@ func NewFleet(reader client.Reader, limit int) *Fleet {
 		wake:    make(chan event.GenericEvent, 1024),
 		rolling: map[client.ObjectKey]string{},
 		failed:  map[string]map[client.ObjectKey]struct{}{},
+		queued:  map[client.ObjectKey]bool{},
 		since:   map[client.ObjectKey]time.Time{},
 	}
 }
@@ -82,16 +85,16 @@ func (f *Fleet) AcquireSlot(ctx context.Context, key client.ObjectKey, request s
 	if !f.initialize(ctx) {
 		return noSlot
 	}
-	i := slices.IndexFunc(f.waiting, func(w waiter) bool { return w.key == key })
 	why := f.deny(key, request)
 	switch {
 	case why == "":
 		f.rolling[key] = request.image
 		f.dequeue(key)
-	case i >= 0:
+	case f.queued[key]:
+		i := slices.IndexFunc(f.waiting, func(w waiter) bool { return w.key == key })
 		f.waiting[i].request = request
 	default:
-		f.waiting = append(f.waiting, waiter{key, request})
+		f.waiting, f.queued[key] = append(f.waiting, waiter{key, request}), true
 		delete(f.rolling, key) // another rollout, which this one would have replaced, ends
 	}
 	return why
@@ -163,6 +166,7 @@ func (f *Fleet) ReleaseSlot(ctx context.Context, key client.ObjectKey) {
 		}
 		free--
 		woken[r.image]++
+		delete(f.queued, w.key)
 		wake(f.wake, w.key)
 		return true
 	})
@@ -182,7 +186,10 @@ func (f *Fleet) Waited(key client.ObjectKey, now time.Time) time.Duration {
 // dequeue removes a deployment from the queue. One whose rollout is in progress does not wait.
 func (f *Fleet) dequeue(key client.ObjectKey) {
 	delete(f.since, key)
-	f.waiting = slices.DeleteFunc(f.waiting, func(w waiter) bool { return w.key == key })
+	if f.queued[key] {
+		delete(f.queued, key)
+		f.waiting = slices.DeleteFunc(f.waiting, func(w waiter) bool { return w.key == key })
+	}
 }
 
 // SetFailures sets the images that have failed on a deployment.

@@ -34,7 +34,8 @@ func newAPI(t *testing.T, objs ...client.Object) client.WithWatch {
 		t.Fatal(err)
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).
-		WithStatusSubresource(&v1alpha1.Deployment{}, &v1alpha1.Branch{})
+		WithStatusSubresource(&v1alpha1.Deployment{}, &v1alpha1.Branch{}).
+		WithIndex(&v1alpha1.Deployment{}, indexStalled, stalledReasons).WithIndex(&v1alpha1.Deployment{}, indexHost, hosts)
 	for _, index := range []struct {
 		obj   client.Object
 		field string

@@ -132,7 +132,5 @@ func ofDataDomain(c client.Reader) handler.MapFunc {
 
 // ofHost maps a claim on a host to the deployments that request it or show it.
 func ofHost(ctx context.Context, c client.Reader, host string) []reconcile.Request {
-	return requests.For(ctx, c, &v1alpha1.DeploymentList{}, func(d *v1alpha1.Deployment) bool {
-		return tenant.RequestedDomain(d) == host || d.Status.CustomDomain == host
-	})
+	return requests.For(ctx, c, &v1alpha1.DeploymentList{}, requests.All[*v1alpha1.Deployment], client.MatchingFields{indexHost: host})
 }

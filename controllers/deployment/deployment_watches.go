@@ -2,6 +2,8 @@ package deployment
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +21,7 @@ import (
 	"github.com/quoin-dev/quoin/controllers/predicates"
 	"github.com/quoin-dev/quoin/controllers/requests"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches,verbs=create;delete;get;list;patch;watch
@@ -101,10 +104,47 @@ func ofClaim(c client.Reader) handler.MapFunc {
 		if claim.Spec.Attribute == claims.AttributeHost {
 			return ofHost(ctx, c, claim.Spec.Value)
 		}
-		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, func(d *v1alpha1.Deployment) bool {
-			return stalledFor(d, v1alpha1.ReasonNameTaken)
-		}, client.InNamespace(claim.GetNamespace()))
+		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, requests.All[*v1alpha1.Deployment],
+			client.InNamespace(claim.GetNamespace()), client.MatchingFields{indexStalled: v1alpha1.ReasonNameTaken})
 	}
+}
+
+const (
+	// indexStalled indexes deployments by the reason for which they are stalled, and indexHost by the hosts that they request or
+	// show: there is a claim for each deployment.
+	indexStalled = requests.CacheOnly + "stalled"
+	indexHost    = requests.CacheOnly + "host"
+)
+
+// AddIndexes adds the indexes of the controller to the cache, so that no claim scans all deployments.
+func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	return errors.Join(
+		indexer.IndexField(ctx, &v1alpha1.Deployment{}, indexStalled, stalledReasons),
+		indexer.IndexField(ctx, &v1alpha1.Deployment{}, indexHost, hosts),
+	)
+}
+
+func stalledReasons(obj client.Object) []string {
+	if d, ok := obj.(*v1alpha1.Deployment); ok {
+		if c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionStalled); c != nil {
+			return []string{c.Reason}
+		}
+	}
+	return nil
+}
+
+// hosts returns the hosts that a deployment requests or shows.
+func hosts(obj client.Object) (all []string) {
+	d, ok := obj.(*v1alpha1.Deployment)
+	if !ok {
+		return nil
+	}
+	for _, host := range []string{tenant.RequestedDomain(d), d.Status.CustomDomain} {
+		if host != "" && !slices.Contains(all, host) {
+			all = append(all, host)
+		}
+	}
+	return all
 }
 
 func stalledFor(d *v1alpha1.Deployment, reason string) bool {

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
@@ -21,7 +22,11 @@ func TestWatchesEnqueueAffectedDeployments(t *testing.T) {
 		reconciler.Summarise(d, o)
 		return d
 	}
-	api := newAPI(t,
+	shows := deployment("acme", "shows", "latest", reconciler.Done("x"))
+	shows.Status.CustomDomain = "bi.example.com"
+	requesting := deployment("other", "requests", "latest", reconciler.Done("x"))
+	requesting.Spec.DataAPI = &v1alpha1.DataAPI{CustomDomain: "bi.example.com"}
+	api := newAPI(t, shows, requesting,
 		deployment("acme", "follows", "stable", reconciler.Done("x")),
 		deployment("acme", "pinned", "latest", reconciler.Stalled(v1alpha1.ReasonUnknownVersion, "x")),
 		deployment("acme", "nameless", "latest", reconciler.Stalled(v1alpha1.ReasonNameTaken, "x")),
@@ -35,7 +40,9 @@ func TestWatchesEnqueueAffectedDeployments(t *testing.T) {
 		"channel":        {ofChannel(api)(t.Context(), &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "stable"}}), []string{"acme/follows", "acme/pinned"}},
 		"unused channel": {ofChannel(api)(t.Context(), &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "none"}}), []string{"acme/pinned"}},
 		"claim":          {ofClaim(api)(t.Context(), &v1alpha1.Claim{ObjectMeta: meta}), []string{"acme/nameless"}},
-		"branch":         {ofBranch(t.Context(), &v1alpha1.Branch{ObjectMeta: meta, Spec: v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: "follows"}}}), []string{"acme/follows"}},
+		"claim of a host": {ofClaim(api)(t.Context(), &v1alpha1.Claim{ObjectMeta: meta, Spec: v1alpha1.ClaimSpec{Attribute: claims.AttributeHost, Value: "bi.example.com"}}),
+			[]string{"acme/shows", "other/requests"}},
+		"branch": {ofBranch(t.Context(), &v1alpha1.Branch{ObjectMeta: meta, Spec: v1alpha1.BranchSpec{DeploymentRef: v1alpha1.LocalReference{Name: "follows"}}}), []string{"acme/follows"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
