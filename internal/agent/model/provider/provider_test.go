@@ -437,10 +437,10 @@ func TestTimeout(t *testing.T) {
 	both(t, func(t *testing.T, protocol Protocol) {
 		s := serve(t, protocol, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		c := s.config(protocol)
-		c.Timeout = time.Millisecond
+		c.Timeout = 100 * time.Millisecond // the server receives the whole request before
 		_, err := model.Collect(newModel(t, c).Stream(t.Context(), question()))
 		failed := &model.Error{}
-		if !errors.As(err, &failed) || failed.Kind != model.Unavailable || !strings.Contains(failed.Message, "1ms") {
+		if !errors.As(err, &failed) || failed.Kind != model.Unavailable || !strings.Contains(failed.Message, " 100ms") {
 			t.Error(err)
 		}
 	})

@@ -4,6 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Events reads the events of a response, with one buffer: the decoders of the official clients have a new one for each event.
@@ -17,7 +20,7 @@ type Events struct {
 // NewEvents returns the events of the body of a response.
 func NewEvents(body io.Reader) *Events {
 	lines := bufio.NewScanner(body)
-	lines.Buffer(make([]byte, 0, 1<<10), MaxStream)
+	lines.Buffer(make([]byte, 0, 1<<10), MaxStream+1) // the limit of the body is reached first, and has an error of its own
 	return &Events{lines: lines}
 }
 
@@ -44,3 +47,9 @@ func (e *Events) Data() []byte { return e.data }
 
 // Err returns the error that has ended the stream; nil at its end.
 func (e *Events) Err() error { return e.lines.Err() }
+
+// lenient reads what encoding/json reads of servers: the last one of fields with the same name, and texts that are not UTF-8.
+var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+
+// Decode decodes a JSON text of a server. Names of fields are those of their tags, with the same case.
+func Decode(text []byte, into any) error { return json.Unmarshal(text, into, lenient) }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"weak"
+
+	"github.com/quoin-dev/quoin/internal/agent/model"
 )
 
 // TestRequestIsReleased: the conversation of a request is not kept while the answer is received.
@@ -83,5 +86,32 @@ func TestEvents(t *testing.T) {
 	broken := NewEvents(io.MultiReader(strings.NewReader("data: 1\n\ndata: 2"), iotest.ErrReader(io.ErrUnexpectedEOF)))
 	if !broken.Next() || broken.Next() || broken.Err() == nil {
 		t.Errorf("the error of a broken stream is %v", broken.Err())
+	}
+}
+
+// TestLongEvent: the limit of an answer has its own error also if one event reaches it.
+func TestLongEvent(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for range 2 * MaxStream >> 20 {
+			if _, err := w.Write(bytes.Repeat([]byte("x"), 1<<20)); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	client, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Post(s.URL, "application/json", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	events := NewEvents(response.Body)
+	var failed *model.Error
+	if events.Next() || !errors.As(events.Err(), &failed) || failed.Kind != model.Malformed {
+		t.Errorf("the error is %v", events.Err())
 	}
 }
