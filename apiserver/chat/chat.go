@@ -32,8 +32,6 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/metering"
 	"github.com/quoin-dev/quoin/internal/agent"
 	"github.com/quoin-dev/quoin/internal/content/chat"
-	"github.com/quoin-dev/quoin/internal/fairsemaphore"
-	"github.com/quoin-dev/quoin/internal/processors"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -67,11 +65,9 @@ const DefaultRetention = 90 * 24 * time.Hour
 type Service struct {
 	Options
 	// holder is this process in leases.
-	holder string
-	runs   runs
-	places *agents.Places
-	// states limits how many histories are read and encoded at a time.
-	states  *fairsemaphore.Semaphore
+	holder  string
+	runs    runs
+	places  *agents.Places
 	metrics *metrics
 }
 
@@ -83,7 +79,7 @@ func New(o Options) *Service {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Service{Options: o, holder: uuid.NewString(), places: newPlaces(), states: fairsemaphore.New(2 * processors.Count), metrics: newMetrics()}
+	s := &Service{Options: o, holder: uuid.NewString(), places: newPlaces(), metrics: newMetrics()}
 	s.runs.all = map[runKey]*live{}
 	return s
 }

@@ -48,10 +48,9 @@ func linesOf(m *stream.Messages) ([][]byte, error) {
 	return out, nil
 }
 
-// state returns the line __state__: the last messages of a history, as many as fit in. Few are made at a time, because many streams
-// can end together and the messages of each are long.
+// state returns the line __state__: the last messages of a history, as many as fit in. Few are made at a time.
 func (s *Service) state(ctx context.Context, account string, thread, first, last int64) ([]byte, error) {
-	turn, err := s.states.Begin(ctx, account)
+	turn, err := states.Begin(ctx, account)
 	if err != nil {
 		return nil, err
 	}

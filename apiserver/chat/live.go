@@ -14,7 +14,6 @@ import (
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/chat"
 	"github.com/quoin-dev/quoin/internal/fairsemaphore"
-	"github.com/quoin-dev/quoin/internal/processors"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -40,13 +39,6 @@ type log interface {
 	AppendAll(ctx context.Context, batches ...*chat.Batch) error
 	End(ctx context.Context, l *chat.RunLease, state chat.State, bodies ...[]byte) error
 }
-
-// writers limits how many runs write at a time to maxWriters, so that few of those that end together hold their whole text a second
-// time.
-var (
-	writers    = fairsemaphore.New(maxWriters)
-	maxWriters = 4 * processors.Count
-)
 
 // live is a run that this replica works on. It implements agent.Log.
 type live struct {
@@ -221,28 +213,39 @@ func (l *live) store(ctx context.Context) error {
 
 // finish adds the last lines of the run and ends it. The run is another replica's if it returns an error, or will be.
 func (l *live) finish(ctx context.Context, state chat.State, last ...stream.Line) error {
-	turn, err := l.begin(ctx)
-	if err == nil {
-		defer turn.End()
-	}
-	l.mu.Lock()
-	if err == nil {
-		err = l.emitPending()
-	}
-	for i := range last {
-		if err == nil {
-			err = l.emit(&last[i])
-		}
-	}
-	l.mu.Unlock()
-	if err == nil {
-		err = l.write(ctx, func(ctx context.Context, batch [][]byte) error { return l.log.End(ctx, l.lease, state, batch...) })
-	}
+	err := l.end(ctx, state, last)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended, l.left = err == nil, err != nil
 	l.show(0)
 	return err
+}
+
+func (l *live) end(ctx context.Context, state chat.State, last []stream.Line) error {
+	turn, err := l.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer turn.End()
+	if err := l.emitAll(last); err != nil {
+		return err
+	}
+	return l.write(ctx, func(ctx context.Context, batch [][]byte) error { return l.log.End(ctx, l.lease, state, batch...) })
+}
+
+// emitAll emits the line that waits, and lines after it.
+func (l *live) emitAll(lines []stream.Line) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.emitPending(); err != nil {
+		return err
+	}
+	for i := range lines {
+		if err := l.emit(&lines[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write calls do with the lines that are not stored, again and again while it fails for a reason that may pass.

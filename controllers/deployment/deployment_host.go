@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -133,4 +134,18 @@ func ofDataDomain(c client.Reader) handler.MapFunc {
 // ofHost maps a claim on a host to the deployments that request it or show it.
 func ofHost(ctx context.Context, c client.Reader, host string) []reconcile.Request {
 	return requests.For(ctx, c, &v1alpha1.DeploymentList{}, requests.All[*v1alpha1.Deployment], client.MatchingFields{indexHost: host})
+}
+
+// hosts returns the hosts that a deployment requests or shows.
+func hosts(obj client.Object) (all []string) {
+	d, ok := obj.(*v1alpha1.Deployment)
+	if !ok {
+		return nil
+	}
+	for _, host := range []string{tenant.RequestedDomain(d), d.Status.CustomDomain} {
+		if host != "" && !slices.Contains(all, host) {
+			all = append(all, host)
+		}
+	}
+	return all
 }

@@ -3,7 +3,6 @@ package deployment
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,7 +20,6 @@ import (
 	"github.com/quoin-dev/quoin/controllers/predicates"
 	"github.com/quoin-dev/quoin/controllers/requests"
 	"github.com/quoin-dev/quoin/internal/claims"
-	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=branches,verbs=create;delete;get;list;patch;watch
@@ -88,7 +86,7 @@ func ofBranch(_ context.Context, obj client.Object) []reconcile.Request {
 func ofChannel(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, channel client.Object) []reconcile.Request {
 		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, func(d *v1alpha1.Deployment) bool {
-			return d.Spec.ReleaseChannel == channel.GetName() || stalledFor(d, v1alpha1.ReasonUnknownVersion)
+			return d.Spec.ReleaseChannel == channel.GetName() || stalledReason(d) == v1alpha1.ReasonUnknownVersion
 		})
 	}
 }
@@ -126,28 +124,17 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 func stalledReasons(obj client.Object) []string {
 	if d, ok := obj.(*v1alpha1.Deployment); ok {
-		if c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionStalled); c != nil {
-			return []string{c.Reason}
+		if reason := stalledReason(d); reason != "" {
+			return []string{reason}
 		}
 	}
 	return nil
 }
 
-// hosts returns the hosts that a deployment requests or shows.
-func hosts(obj client.Object) (all []string) {
-	d, ok := obj.(*v1alpha1.Deployment)
-	if !ok {
-		return nil
+// stalledReason returns the reason for which a deployment is stalled; empty if it is not.
+func stalledReason(d *v1alpha1.Deployment) string {
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionStalled); c != nil {
+		return c.Reason
 	}
-	for _, host := range []string{tenant.RequestedDomain(d), d.Status.CustomDomain} {
-		if host != "" && !slices.Contains(all, host) {
-			all = append(all, host)
-		}
-	}
-	return all
-}
-
-func stalledFor(d *v1alpha1.Deployment, reason string) bool {
-	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionStalled)
-	return c != nil && c.Reason == reason
+	return ""
 }

@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"errors"
 	"fmt"
 
 	client "github.com/anthropics/anthropic-sdk-go"
@@ -13,13 +12,9 @@ import (
 // maxCalls is the maximum number of tool calls of an answer.
 const maxCalls = 128
 
-// errStopped means that the caller wants no more events.
-var errStopped = errors.New("no more events are wanted")
-
 // answer is an answer that is being received.
 type answer struct {
-	yield   func(model.Event, error) bool
-	stopped bool
+	send transport.Send
 	// open is the tool call of the block that is being received; nil for other blocks.
 	open   *call
 	calls  int
@@ -33,15 +28,6 @@ type answer struct {
 type call struct {
 	id, name string
 	input    []byte
-}
-
-// send sends an event to the caller.
-func (a *answer) send(e model.Event) error {
-	if !a.yield(e, nil) {
-		a.stopped = true
-		return errStopped
-	}
-	return nil
 }
 
 // add adds an event of the protocol. Events that it does not know are ignored.

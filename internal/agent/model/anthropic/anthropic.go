@@ -41,18 +41,13 @@ type Model struct {
 
 // Stream implements model.Model.
 func (m *Model) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.Event, error] {
-	return func(yield func(model.Event, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		a := &answer{yield: yield}
-		err := m.receive(ctx, in, a)
-		if err == nil {
-			err = a.end()
+	return transport.Stream(ctx, func(ctx context.Context, send transport.Send) error {
+		a := &answer{send: send}
+		if err := m.receive(ctx, in, a); err != nil {
+			return err
 		}
-		if err != nil && !a.stopped {
-			yield(model.Event{}, err)
-		}
-	}
+		return a.end()
+	})
 }
 
 // receive sends a request and adds the events of the answer.
@@ -85,8 +80,8 @@ func (m *Model) receive(ctx context.Context, in *model.Request, a *answer) error
 	return nil
 }
 
-// open sends a request, and returns the body of the response. It is a function of its own because the parameters are large, and a stack with them would be kept while the
-// answer is received.
+// open sends a request, and returns the body of the response. It is a function of its own because the parameters are large, and a
+// stack with them would be kept while the answer is received.
 func (m *Model) open(ctx context.Context, in *model.Request) (io.ReadCloser, error) {
 	params, err := m.params(in)
 	if err != nil {

@@ -2,8 +2,9 @@ package anthropic
 
 import (
 	client "github.com/anthropics/anthropic-sdk-go"
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/quoin-dev/quoin/internal/agent/model/transport"
 )
 
 // event is what is read of an event. The type of the client keeps the JSON of all fields, which takes many times as long for each
@@ -46,11 +47,8 @@ type usage struct {
 	Output       int64 `json:"output_tokens"`
 }
 
-// lenient reads what encoding/json reads of servers: the last one of fields with the same name, and texts that are not UTF-8.
-var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-
 // decode replaces an event with that of a JSON text.
 func (e *event) decode(data []byte) error {
 	*e = event{}
-	return json.Unmarshal(data, e, lenient)
+	return transport.Decode(data, e)
 }

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/quoin-dev/quoin/internal/agent/model"
@@ -11,13 +10,9 @@ import (
 // maxCalls is the maximum number of tool calls of an answer.
 const maxCalls = 128
 
-// errStopped means that the caller wants no more events.
-var errStopped = errors.New("no more events are wanted")
-
 // answer is an answer that is being received.
 type answer struct {
-	yield   func(model.Event, error) bool
-	stopped bool
+	send    transport.Send
 	calls   []call
 	usage   *model.Usage
 	finish  string
@@ -29,15 +24,6 @@ type call struct {
 	index     int64
 	id, name  string
 	arguments []byte
-}
-
-// send sends an event to the caller.
-func (a *answer) send(e model.Event) error {
-	if !a.yield(e, nil) {
-		a.stopped = true
-		return errStopped
-	}
-	return nil
 }
 
 // add adds a chunk. The last one may have the usage only.

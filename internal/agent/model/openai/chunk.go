@@ -1,8 +1,9 @@
 package openai
 
 import (
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/quoin-dev/quoin/internal/agent/model/transport"
 )
 
 // chunk is what is read of a chunk. The type of the client keeps the JSON of all fields, and encoding/json makes new values for each
@@ -46,13 +47,10 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// lenient reads what encoding/json reads of servers: the last one of fields with the same name, and texts that are not UTF-8.
-var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-
 // decode replaces a chunk with that of a JSON text.
 func (c *chunk) decode(data []byte) error {
 	*c = chunk{Choices: c.Choices[:0]}
-	return json.Unmarshal(data, c, lenient)
+	return transport.Decode(data, c)
 }
 
 // failed reports whether it is the error with which a server ends a stream.
@@ -72,7 +70,7 @@ func textOf(value jsontext.Value) string {
 		return ""
 	}
 	text := ""
-	if json.Unmarshal(value, &text, lenient) != nil {
+	if transport.Decode(value, &text) != nil {
 		return ""
 	}
 	return text

@@ -63,8 +63,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.from.Read(p)
 	if err != nil {
-		_ = b.from.Close()
-		b.from = nil
+		_ = b.release()
 	}
 	return n, err
 }
@@ -73,10 +72,14 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.from == nil {
+	return b.release()
+}
+
+// release closes the body. The caller holds mu.
+func (b *body) release() error {
+	from := b.from
+	if b.from = nil; from == nil {
 		return nil
 	}
-	err := b.from.Close()
-	b.from = nil
-	return err
+	return from.Close()
 }

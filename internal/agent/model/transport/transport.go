@@ -3,6 +3,7 @@
 //
 //	transport.go   the HTTP client: certificate authorities, no redirects, responses of limited size
 //	release.go     the body of a request is not kept while its answer is received
+//	stream.go      a request as a stream of events of package model
 //	events.go      the events of a response
 //	failure.go     failures as *model.Error
 package transport
