@@ -23,6 +23,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=agents,verbs=get
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=agents/status,verbs=patch
 
 // agents reports in the condition FilesRead of Agents what is wrong with the files that configure them. The other conditions are
