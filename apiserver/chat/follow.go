@@ -29,21 +29,25 @@ type cursor struct {
 	poll  time.Duration
 	// more receives when there may be further lines.
 	more chan struct{}
+	// tail has the lines that were copied from a run of this replica, and list is the list of them.
+	tail lineBuffer
+	list [][]byte
 }
 
-// next returns the lines after the cursor that there are, and moves it. If there are none, more is nil at the end; otherwise it
-// receives when there may be some.
+// next returns the lines after the cursor that there are, and moves it. They are valid until it is called again. If there are none,
+// more is nil at the end; otherwise it receives when there may be some.
 func (c *cursor) next(ctx context.Context) (lines [][]byte, more <-chan struct{}, err error) {
 	if c.more == nil {
 		c.more = make(chan struct{}, 1)
 	}
 	if l := c.service.runs.find(c.account, c.run); l != nil {
-		lines, known, ended := l.after(c.after, c.more)
+		known, ended := l.after(c.after, &c.tail, c.more)
 		switch {
 		case !known:
-		case len(lines) > 0:
-			c.after += int64(len(lines))
-			return lines, nil, nil
+		case len(c.tail.ends) > 0:
+			c.list = c.tail.appendTo(c.list[:0], c.after)
+			c.after = c.tail.last()
+			return c.list, nil, nil
 		case ended:
 			return nil, nil, nil
 		default:
@@ -84,6 +88,7 @@ func (c *cursor) next(ctx context.Context) (lines [][]byte, more <-chan struct{}
 // all returns the lines that there are now.
 func (c *cursor) all(ctx context.Context) (all [][]byte, err error) {
 	for {
+		c.tail, c.list = lineBuffer{}, nil // the caller has those of the last call
 		lines, _, err := c.next(ctx)
 		if len(lines) == 0 || err != nil {
 			return all, err

@@ -99,7 +99,7 @@ func (s *Service) storeAll(ctx context.Context, runs []*live) {
 			failed = batches[i].Err
 		}
 		if failed == nil {
-			l.wrote(batches[i].Bodies)
+			l.wrote(len(batches[i].Bodies))
 		} else {
 			l.failed(failed)
 		}

@@ -56,7 +56,7 @@ func TestDatabaseStaysDown(t *testing.T) {
 	} {
 		clk.Step(c.passes)
 		if ended = nil; c.err == nil {
-			l.wrote(nil)
+			l.wrote(0)
 		} else {
 			l.failed(c.err)
 		}

@@ -52,12 +52,13 @@ type live struct {
 	lease   *chat.RunLease
 	// written is when the last write began, and failing when writes in the background began to fail; zero if the last one has not.
 	written, failing time.Time
+	// batch has the lines of a write.
+	batch [][]byte
 
 	mu sync.Mutex
-	// tail has the lines after base. Those through stored are in the store, and readers have those through shown.
-	tail                [][]byte
-	base, stored, shown int64
-	keptBytes           int
+	// tail has the last lines. Those through stored are in the store, and readers have those through shown.
+	tail          lineBuffer
+	stored, shown int64
 	// pending is a line that is emitted next, if isPending: text that waits for the end of lineInterval.
 	pending   stream.Line
 	isPending bool
@@ -72,7 +73,7 @@ type live struct {
 func newLive(l log, clk clock.WithTickerAndDelayedExecution, lease *chat.RunLease, cancel context.CancelCauseFunc) *live {
 	return &live{
 		log: l, clock: clk, cancel: cancel, lease: lease,
-		base: lease.LastSort, stored: lease.LastSort, shown: lease.LastSort, written: clk.Now(),
+		tail: lineBuffer{base: lease.LastSort}, stored: lease.LastSort, shown: lease.LastSort, written: clk.Now(),
 	}
 }
 
@@ -163,16 +164,14 @@ func (l *live) emitPending() error {
 // emit adds a line to the tail. Readers have a line with text at once, and others when they are stored. The caller holds mu.
 func (l *live) emit(line *stream.Line) error {
 	if line.Error == "" {
-		line.Sort = l.base + int64(len(l.tail)) + 1
+		line.Sort = l.tail.last() + 1
 	}
-	body, err := line.Encode()
-	if err != nil {
+	if err := l.tail.add(line); err != nil {
 		return err
 	}
-	l.tail = append(l.tail, body)
 	l.lastLine = l.clock.Now()
 	if line.Delta() {
-		l.show(l.base + int64(len(l.tail)))
+		l.show(l.tail.last())
 	}
 	return nil
 }
@@ -197,7 +196,7 @@ func notify(changed chan<- struct{}) {
 func (l *live) unstored() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.base + int64(len(l.tail)) - l.stored
+	return l.tail.last() - l.stored
 }
 
 // store writes the lines that are not stored.
@@ -260,30 +259,31 @@ func (l *live) write(ctx context.Context, do func(ctx context.Context, batch [][
 		l.cancel(err)
 		return err
 	}
-	l.wrote(batch)
+	l.wrote(len(batch))
 	return nil
 }
 
-// notStored returns the lines that are not stored, which are now written. The caller holds storing.
+// notStored returns the lines that are not stored, which are now written. They are valid until wrote. The caller holds storing.
 func (l *live) notStored() [][]byte {
 	l.written = l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	batch := l.tail[l.stored-l.base:]
-	return batch[:len(batch):len(batch)]
+	l.batch = l.tail.appendTo(l.batch[:0], l.stored)
+	return l.batch
 }
 
-// wrote notes that lines are stored. The caller holds storing.
-func (l *live) wrote(batch [][]byte) {
+// wrote notes that the first lines that were not stored are. The caller holds storing.
+func (l *live) wrote(count int) {
 	l.failing = time.Time{}
+	clear(l.batch)
 	if l.lease.Abort {
 		l.cancel(agent.ErrAborted)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stored += int64(len(batch))
-	l.trim(batch)
-	if len(batch) > 0 {
+	l.stored += int64(count)
+	l.tail.keep(l.stored, maxKept)
+	if count > 0 {
 		l.show(l.stored)
 	}
 }
@@ -294,35 +294,20 @@ func final(err error) bool {
 	return errors.As(err, &rejected) || errors.Is(err, chat.ErrLost)
 }
 
-// trim forgets stored lines when they are many. The caller holds mu.
-func (l *live) trim(batch [][]byte) {
-	for _, body := range batch {
-		l.keptBytes += len(body)
-	}
-	n := 0
-	for ; l.keptBytes > maxKept && l.base+int64(n) < l.stored; n++ {
-		l.keptBytes -= len(l.tail[n])
-	}
-	if n > 0 {
-		left := l.tail[n:]
-		l.tail = append(make([][]byte, 0, len(left)+len(batch)+1), left...) // the next batch is about as long
-		l.base += int64(n)
-	}
-}
-
-// after returns the lines after a sort that readers may have. known is false if they are in the store only. ended reports whether
-// no more follow; otherwise, if there are no lines, changed receives when there may be some. Its buffer is one.
-func (l *live) after(sort int64, changed chan<- struct{}) (lines [][]byte, known, ended bool) {
+// after copies the lines after a sort that readers may have. known is false if they are in the store only. ended reports whether no
+// more follow; otherwise, if there are no lines, changed receives when there may be some. Its buffer is one.
+func (l *live) after(sort int64, to *lineBuffer, changed chan<- struct{}) (known, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if sort < l.tail.base || l.left {
+		return false, false
+	}
+	to.reset(sort)
 	switch {
-	case sort < l.base || l.left:
-		return nil, false, false
 	case sort < l.shown:
-		n := l.shown - l.base
-		lines = l.tail[sort-l.base : n : n]
+		l.tail.copyTo(to, sort, l.shown)
 	case !l.ended && !slices.Contains(l.waiting, changed):
 		l.waiting = append(l.waiting, changed)
 	}
-	return lines, true, l.ended
+	return true, l.ended
 }

@@ -200,7 +200,10 @@ var encoders = sync.Pool{New: func() any {
 const keptBuffer = 16 << 10
 
 // Encode returns a line without its line break. It contains none. The error names the id of a line that is longer than MaxLine.
-func (l *Line) Encode() ([]byte, error) {
+func (l *Line) Encode() ([]byte, error) { return l.AppendTo(nil) }
+
+// AppendTo appends what Encode returns to a buffer. With an error it appends nothing.
+func (l *Line) AppendTo(to []byte) ([]byte, error) {
 	e, ok := encoders.Get().(*encoder)
 	if !ok {
 		panic("the pool has other values") // it has none
@@ -218,11 +221,11 @@ func (l *Line) Encode() ([]byte, error) {
 		err = e.json.Encode((*fields)(l))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("line %q: %w", l.ID, err)
+		return to, fmt.Errorf("line %q: %w", l.ID, err)
 	}
 	line := bytes.TrimSuffix(e.out.Bytes(), []byte("\n"))
 	if len(line) > MaxLine {
-		return nil, fmt.Errorf("line %q has %d bytes; allowed: %d", l.ID, len(line), MaxLine)
+		return to, fmt.Errorf("line %q has %d bytes; allowed: %d", l.ID, len(line), MaxLine)
 	}
-	return bytes.Clone(line), nil
+	return append(to, line...), nil
 }
