@@ -34,7 +34,7 @@ func (m *ByText) Stream(ctx context.Context, in *Request) iter.Seq2[Event, error
 			yield(Event{}, err)
 			return
 		}
-		received := &Collector{}
+		reply := Reply{}
 		for e, err := range m.Model.Stream(ctx, request) {
 			if err != nil {
 				yield(Event{}, err)
@@ -43,9 +43,9 @@ func (m *ByText) Stream(ctx context.Context, in *Request) iter.Seq2[Event, error
 			if e.Thinking != "" && !yield(Event{Thinking: e.Thinking}, nil) {
 				return
 			}
-			received.Add(e)
+			reply.Add(e)
 		}
-		events, err := parts(received.Reply(), in.Tools)
+		events, err := parts(&reply, in.Tools)
 		for _, e := range events {
 			if !yield(e, nil) {
 				return

@@ -24,17 +24,16 @@ func TestLlama(t *testing.T) {
 			m := newModel(t, url, protocol, withoutKey)
 			long := ask("Write a long story about a river, with all its towns.")
 
-			texts, received := 0, &model.Collector{}
+			texts, reply := 0, &model.Reply{}
 			long.MaxTokens = 24
 			for e, err := range m.Stream(t.Context(), long) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if received.Add(e); e.Text != "" {
+				if reply.Add(e); e.Text != "" {
 					texts++
 				}
 			}
-			reply := received.Reply()
 			if texts < 10 || reply.Stop != model.StopLength || reply.Usage.Output != 24 || reply.Usage.Input < 10 {
 				t.Errorf("%d events, %s, %+v", texts, reply.Stop, reply.Usage)
 			}
@@ -42,17 +41,17 @@ func TestLlama(t *testing.T) {
 			aborted := errors.New("aborted")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			received, texts, long.MaxTokens = &model.Collector{}, 0, 400
+			reply, texts, long.MaxTokens = &model.Reply{}, 0, 400
 			var failed error
 			for e, err := range m.Stream(ctx, long) {
-				if received.Add(e); e.Text != "" {
+				if reply.Add(e); e.Text != "" {
 					if texts++; texts == 5 {
 						cancel(aborted)
 					}
 				}
 				failed = err
 			}
-			if !errors.Is(failed, aborted) || texts != 5 || received.Reply().Stop != "" {
+			if !errors.Is(failed, aborted) || texts != 5 || reply.Stop != "" {
 				t.Errorf("%v after %d events", failed, texts)
 			}
 
