@@ -31,7 +31,7 @@ const (
 	// maxUnstored is the number of lines that may wait to be stored.
 	maxUnstored = 500
 	// maxKept is how many bytes of stored lines are kept in memory for readers that are a little behind.
-	maxKept = 2 << 10
+	maxKept = 1 << 10
 )
 
 // log is what a run needs of chat.Threads.

@@ -42,34 +42,31 @@ func (s *state) turn(ctx context.Context) (*model.Message, error) {
 // message is a message of the assistant that is being received.
 type message struct {
 	id string
-	// reply has the text, of which a number of bytes is shown.
-	reply    *model.Reply
+	// shown is the number of bytes of the text that are shown, and thinking what is shown of the thinking.
 	shown    int
 	thinking strings.Builder
 }
-
-// text returns what is shown.
-func (m *message) text() string { return m.reply.Message.Text[:m.shown] }
 
 // ask sends a conversation, and streams the text of the reply. With an error it returns a reply if a part of it was streamed.
 func (s *state) ask(ctx context.Context, messages []model.Message) (*model.Message, error) {
 	in := &model.Request{
 		System: s.System + s.Fence.Rules(), Messages: messages, MaxTokens: s.Limits.Answer, Temperature: s.Temperature, Thinking: s.Thinking,
 	}
+	in.Tools = make([]model.Tool, 0, len(s.Tools))
 	for i := range s.Tools {
 		in.Tools = append(in.Tools, s.Tools[i].Tool)
 	}
-	reply := &model.Reply{}
-	m := &message{reply: reply}
+	received, m := &model.Collector{}, &message{}
 	for e, err := range s.Model.Stream(ctx, in) {
 		if err == nil {
-			reply.Add(e)
+			received.Add(e)
 			err = s.show(ctx, m, e)
 		}
 		if err != nil {
-			return s.broken(ctx, m, reply, err)
+			return s.broken(ctx, m, received.Reply(), err)
 		}
 	}
+	reply := received.Reply()
 	s.Usage = s.Usage.Add(reply.Usage)
 	return s.received(ctx, m, reply)
 }
@@ -123,11 +120,11 @@ func (m *message) begin(newID func() string) {
 }
 
 // end appends the line that ends a message. Deltas are those of an answer; this line moves the message elsewhere if it is none.
-func (s *state) end(ctx context.Context, m *message, path string) error {
+func (s *state) end(ctx context.Context, m *message, reply *model.Reply, path string) error {
 	if m.id == "" {
 		return nil
 	}
-	l := stream.Whole(m.id, m.text(), path)
+	l := stream.Whole(m.id, reply.Message.Text[:m.shown], path)
 	l.Thinking = m.thinking.String()
 	return s.append(ctx, l)
 }
@@ -141,7 +138,7 @@ func (s *state) broken(ctx context.Context, m *message, reply *model.Reply, err 
 	if m.id == "" {
 		return nil, err
 	}
-	if ended := s.end(ctx, m, stream.PathFinal); ended != nil {
+	if ended := s.end(ctx, m, reply, stream.PathFinal); ended != nil {
 		return nil, errors.Join(err, ended)
 	}
 	reply.Message.Calls = nil
@@ -155,7 +152,7 @@ func (s *state) received(ctx context.Context, m *message, reply *model.Reply) (*
 	if len(reply.Message.Calls) > 0 {
 		path = stream.PathAgent
 	}
-	if err := s.end(ctx, m, path); err != nil {
+	if err := s.end(ctx, m, reply, path); err != nil {
 		return &reply.Message, err
 	}
 	switch empty := m.shown == 0; {

@@ -34,7 +34,7 @@ func (m *ByText) Stream(ctx context.Context, in *Request) iter.Seq2[Event, error
 			yield(Event{}, err)
 			return
 		}
-		reply := Reply{}
+		received := &Collector{}
 		for e, err := range m.Model.Stream(ctx, request) {
 			if err != nil {
 				yield(Event{}, err)
@@ -43,9 +43,9 @@ func (m *ByText) Stream(ctx context.Context, in *Request) iter.Seq2[Event, error
 			if e.Thinking != "" && !yield(Event{Thinking: e.Thinking}, nil) {
 				return
 			}
-			reply.Add(e)
+			received.Add(e)
 		}
-		events, err := parts(&reply, in.Tools)
+		events, err := parts(received.Reply(), in.Tools)
 		for _, e := range events {
 			if !yield(e, nil) {
 				return

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // scripted answers each request with the next of its answers.
@@ -50,7 +49,7 @@ func TestCollect(t *testing.T) {
 		Message: Message{Role: Assistant, Text: "xy", Thinking: []Thought{{"ab", "s"}, {Text: "c"}}, Calls: []ToolCall{call}},
 		Usage:   Usage{3, 1, 2}, Stop: StopTools,
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Reply{})); diff != "" || err == nil || err.Error() != "late" {
+	if diff := cmp.Diff(want, got); diff != "" || err == nil || err.Error() != "late" {
 		t.Errorf("%v: %s", err, diff)
 	}
 	if got := (Usage{1, 2, 3}).Add(Usage{10, 20, 30}); got != (Usage{11, 22, 33}) {
@@ -151,7 +150,7 @@ func TestByText(t *testing.T) {
 		}
 		want = append([]Event{{Thinking: "hm"}}, want...)
 		want[len(want)-1].Usage = &Usage{Input: 5}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Reply{})); diff != "" {
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", text, diff)
 		}
 	}

@@ -170,16 +170,16 @@ func TestScriptedAbort(t *testing.T) {
 	aborted := errors.New("aborted")
 	for _, protocol := range protocols {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		reply := &model.Reply{}
+		received := &model.Collector{}
 		var failed error
 		for e, err := range newModel(t, server.URL, protocol).Stream(ctx, ask("Slowly")) {
-			if reply.Add(e); e.Text != "" {
+			if received.Add(e); e.Text != "" {
 				cancel(aborted)
 			}
 			failed = err
 		}
 		cancel(nil)
-		if text := reply.Message.Text; !errors.Is(failed, aborted) || !strings.HasPrefix("This answer takes", text) || text == "" {
+		if text := received.Reply().Message.Text; !errors.Is(failed, aborted) || !strings.HasPrefix("This answer takes", text) || text == "" {
 			t.Errorf("%s: %v after %q", protocol, failed, text)
 		}
 	}

@@ -24,16 +24,17 @@ func TestLlama(t *testing.T) {
 			m := newModel(t, url, protocol, withoutKey)
 			long := ask("Write a long story about a river, with all its towns.")
 
-			texts, reply := 0, &model.Reply{}
+			texts, received := 0, &model.Collector{}
 			long.MaxTokens = 24
 			for e, err := range m.Stream(t.Context(), long) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if reply.Add(e); e.Text != "" {
+				if received.Add(e); e.Text != "" {
 					texts++
 				}
 			}
+			reply := received.Reply()
 			if texts < 10 || reply.Stop != model.StopLength || reply.Usage.Output != 24 || reply.Usage.Input < 10 {
 				t.Errorf("%d events, %s, %+v", texts, reply.Stop, reply.Usage)
 			}
@@ -41,17 +42,17 @@ func TestLlama(t *testing.T) {
 			aborted := errors.New("aborted")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			reply, texts, long.MaxTokens = &model.Reply{}, 0, 400
+			received, texts, long.MaxTokens = &model.Collector{}, 0, 400
 			var failed error
 			for e, err := range m.Stream(ctx, long) {
-				if reply.Add(e); e.Text != "" {
+				if received.Add(e); e.Text != "" {
 					if texts++; texts == 5 {
 						cancel(aborted)
 					}
 				}
 				failed = err
 			}
-			if !errors.Is(failed, aborted) || texts != 5 || reply.Stop != "" {
+			if !errors.Is(failed, aborted) || texts != 5 || received.Reply().Stop != "" {
 				t.Errorf("%v after %d events", failed, texts)
 			}
 

@@ -95,7 +95,7 @@ func TestAnswer(t *testing.T) {
 	both(t, func(t *testing.T, protocol Protocol) {
 		s := serve(t, protocol, streams(recorded(t, protocol, "text")))
 		var texts, thoughts []string
-		reply := &model.Reply{}
+		collector := &model.Collector{}
 		for e, err := range newModel(t, s.config(protocol)).Stream(t.Context(), question()) {
 			if err != nil {
 				t.Fatal(err)
@@ -106,7 +106,7 @@ func TestAnswer(t *testing.T) {
 			if e.Thinking != "" {
 				thoughts = append(thoughts, e.Thinking)
 			}
-			reply.Add(e)
+			collector.Add(e)
 		}
 		if diff := cmp.Diff([]string{"Twelve ", "orders."}, texts); diff != "" {
 			t.Error(diff)
@@ -121,7 +121,7 @@ func TestAnswer(t *testing.T) {
 		if protocol == Anthropic {
 			want.Message.Thinking = []model.Thought{{Text: "Count them.", Signature: "c2ln"}, {Signature: "redacted:ZW5j"}}
 		}
-		if diff := cmp.Diff(want, reply, cmpopts.IgnoreUnexported(model.Reply{})); diff != "" {
+		if diff := cmp.Diff(want, collector.Reply()); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -138,7 +138,7 @@ func TestToolCallsInPieces(t *testing.T) {
 			}},
 			Usage: model.Usage{Input: 30, Output: 7}, Stop: model.StopTools,
 		}
-		if diff := cmp.Diff(want, reply, cmpopts.IgnoreUnexported(model.Reply{})); err != nil || diff != "" {
+		if diff := cmp.Diff(want, reply); err != nil || diff != "" {
 			t.Error(err, diff)
 		}
 	})
@@ -400,16 +400,16 @@ func TestCancel(t *testing.T) {
 					cancel(aborted)
 				}
 			}()
-			reply := &model.Reply{}
+			collector := &model.Collector{}
 			var failed error
 			for e, err := range newModel(t, s.config(protocol)).Stream(ctx, question()) {
-				if reply.Add(e); e.Text != "" {
+				if collector.Add(e); e.Text != "" {
 					cancel(aborted)
 				}
 				failed = err
 			}
-			if !errors.Is(failed, aborted) || begun != (reply.Message.Text == "Twelve ") {
-				t.Errorf("%v after %q", failed, reply.Message.Text)
+			if text := collector.Reply().Message.Text; !errors.Is(failed, aborted) || begun != (text == "Twelve ") {
+				t.Errorf("%v after %q", failed, text)
 			}
 			<-ended
 		})
