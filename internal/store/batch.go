@@ -21,7 +21,8 @@ type Statement struct {
 	Rows int64
 }
 
-// Batch runs statements one after the other: with PostgreSQL in one round trip. The first error ends it.
+// Batch runs statements one after the other: with PostgreSQL in one round trip. The first error ends it. The end of the context does
+// not interrupt a statement on SQLite, but those after it do not run.
 func (t *Tx) Batch(ctx context.Context, statements ...*Statement) error {
 	if t.dialect == PostgreSQL {
 		return t.conn.Raw(func(connection any) error {
@@ -32,8 +33,12 @@ func (t *Tx) Batch(ctx context.Context, statements ...*Statement) error {
 			return c.batch(ctx, statements...)
 		})
 	}
+	uninterrupted := context.WithoutCancel(ctx) // to interrupt a statement takes a goroutine for each
 	for _, s := range statements {
-		if err := t.run(ctx, s); err != nil {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := t.run(uninterrupted, s); err != nil {
 			return err
 		}
 	}
