@@ -13,13 +13,14 @@ import (
 // maxListed is the maximum length of a list of certified queries or skills in bytes, and maxInstructions that of a skill.
 const maxListed, maxInstructions = 24 << 10, 30 << 10
 
+var certifiedSchema = inputSchema(fields(map[string]any{
+	"searchQuery": text("Words to look for; all queries without them."),
+	"name":        text("The name of the query to run; without it, queries are listed."),
+}))
+
 func (t *tools) certifiedTool() agent.Tool {
 	return tool("certifiedQueries", "Finds queries that the authors of this agent have checked, by words of the questions that they answer. "+
-		"Look here first: if one answers the question, run it by its name instead of writing a query.",
-		fields(map[string]any{
-			"searchQuery": text("Words to look for; all queries without them."),
-			"name":        text("The name of the query to run; without it, queries are listed."),
-		}), []string{}, t.certified)
+		"Look here first: if one answers the question, run it by its name instead of writing a query.", certifiedSchema, t.certified)
 }
 
 // certified runs certifiedQueries.
@@ -50,6 +51,8 @@ func (t *tools) certified(ctx context.Context, in agent.Input) (*agent.Result, e
 	return t.runSQL(ctx, in.MaxRows, input)
 }
 
+var skillsSchema = inputSchema(map[string]any{"name": text("The name of the skill; without it, skills are listed.")})
+
 func (t *tools) skillsTool() agent.Tool {
 	var all strings.Builder
 	for _, s := range t.Skills {
@@ -60,8 +63,7 @@ func (t *tools) skillsTool() agent.Tool {
 		}
 		all.WriteString(line)
 	}
-	return tool(SkillsTool, "Returns instructions of the authors of this agent for a task. Follow them when the question is about their task, or begins with a slash and their name. The skills are:"+all.String(),
-		map[string]any{"name": text("The name of the skill; without it, skills are listed.")}, []string{}, t.skills)
+	return tool(SkillsTool, "Returns instructions of the authors of this agent for a task. Follow them when the question is about their task, or begins with a slash and their name. The skills are:"+all.String(), skillsSchema, t.skills)
 }
 
 // skills runs skills.

@@ -51,10 +51,11 @@ type metaMember struct {
 	MemberType string `json:"memberType"`
 }
 
+var metaSchema = inputSchema(map[string]any{"searchQuery": text("Words to look for, such as: orders status")}, "searchQuery")
+
 func (t *tools) metaTool() agent.Tool {
 	return tool("cubeMeta", "Finds views of the semantic model with their measures and dimensions, by words of their names, titles and descriptions. "+
-		"Call it before a query: queries may only use members that it returns. Without words it returns the first views.",
-		map[string]any{"searchQuery": text("Words to look for, such as: orders status")}, []string{"searchQuery"}, t.meta)
+		"Call it before a query: queries may only use members that it returns. Without words it returns the first views.", metaSchema, t.meta)
 }
 
 // meta runs cubeMeta.

@@ -29,19 +29,22 @@ type pageResult struct {
 	NextOffset *int `json:"nextOffset,omitempty"`
 }
 
+var pageSchema = inputSchema(map[string]any{
+	"sqlQuery": text("The statement."), "query": map[string]any{"type": "object", "description": "The JSON query."},
+	"offset": number("The number of rows before the page; 0 without it.", 0, maxRows-1), "limit": number("The number of rows; 100 without it.", 1, maxPage),
+})
+
+// number returns the schema of an integer.
+func number(description string, least, most int) map[string]any {
+	return map[string]any{"type": "integer", "minimum": least, "maximum": most, "description": description}
+}
+
 // PageTool returns the tool loadQueryResults, which returns pages of the result of a query: those of the other tools have the first
 // rows only.
 func PageTool(o Options) agent.Tool {
 	t := &tools{Options: o}
-	number := func(description string, least, most int) map[string]any {
-		return map[string]any{"type": "integer", "minimum": least, "maximum": most, "description": description}
-	}
 	return tool("loadQueryResults", "Returns a page of the rows of a query, in the order of the query: use ORDER BY. "+
-		"Give sqlQuery or query as the result of cubeSqlApi or cubeJsonQuery has it; the data of those are the first 100 rows.",
-		map[string]any{
-			"sqlQuery": text("The statement."), "query": map[string]any{"type": "object", "description": "The JSON query."},
-			"offset": number("The number of rows before the page; 0 without it.", 0, maxRows-1), "limit": number("The number of rows; 100 without it.", 1, maxPage),
-		}, []string{}, t.page)
+		"Give sqlQuery or query as the result of cubeSqlApi or cubeJsonQuery has it; the data of those are the first 100 rows.", pageSchema, t.page)
 }
 
 // page runs loadQueryResults.

@@ -45,28 +45,37 @@ func fields(more map[string]any) map[string]any {
 	return out
 }
 
+// The schemas of the inputs of the tools that run a query.
+var (
+	sqlSchema  = inputSchema(fields(map[string]any{"sqlQuery": text("One SELECT statement, in the dialect of PostgreSQL.")}), "sqlQuery")
+	jsonSchema = inputSchema(fields(map[string]any{"query": querySchema()}), "query")
+)
+
+// querySchema returns the schema of a JSON query.
+func querySchema() map[string]any {
+	names := map[string]any{"type": "array", "items": map[string]any{"type": "string"}}
+	objects := map[string]any{"type": "array", "items": map[string]any{"type": "object"}}
+	return map[string]any{
+		"type": "object", "description": "A JSON query of Cube.", "properties": map[string]any{
+			"measures": names, "dimensions": names, "segments": names, "timeDimensions": objects, "filters": objects,
+			"order": map[string]any{"type": "object"}, "limit": map[string]any{"type": "integer"}, "offset": map[string]any{"type": "integer"},
+			"timezone": map[string]any{"type": "string"}, "ungrouped": map[string]any{"type": "boolean"},
+		},
+	}
+}
+
 func (t *tools) sqlTool() agent.Tool {
 	return tool(SQLTool, "Runs a SELECT on the semantic model and returns at most 100 rows, and the number of all. "+
 		"Tables are views; columns are their members without the name of the view. Measures are written MEASURE(name), and every other column is in GROUP BY. "+
-		"Use only members that cubeMeta has returned. Aggregate, filter and limit in the query.",
-		fields(map[string]any{"sqlQuery": text("One SELECT statement, in the dialect of PostgreSQL.")}), []string{"sqlQuery"}, t.sql)
+		"Use only members that cubeMeta has returned. Aggregate, filter and limit in the query.", sqlSchema, t.sql)
 }
 
 func (t *tools) jsonTool() agent.Tool {
-	names := map[string]any{"type": "array", "items": map[string]any{"type": "string"}}
-	objects := map[string]any{"type": "array", "items": map[string]any{"type": "object"}}
 	description := "Runs a query on the semantic model and returns at most 100 rows, and the number of all. Use only members that cubeMeta has returned, with the name of their cube and a dot."
 	if t.SQL {
 		description += " Prefer cubeSqlApi, unless it has reported that the server has no SQL."
 	}
-	return tool("cubeJsonQuery", description,
-		fields(map[string]any{"query": map[string]any{
-			"type": "object", "description": "A JSON query of Cube.", "properties": map[string]any{
-				"measures": names, "dimensions": names, "segments": names, "timeDimensions": objects, "filters": objects,
-				"order": map[string]any{"type": "object"}, "limit": map[string]any{"type": "integer"}, "offset": map[string]any{"type": "integer"},
-				"timezone": map[string]any{"type": "string"}, "ungrouped": map[string]any{"type": "boolean"},
-			},
-		}}), []string{"query"}, t.json)
+	return tool("cubeJsonQuery", description, jsonSchema, t.json)
 }
 
 // sql runs cubeSqlApi. An older form of its input has the statement in the field query.

@@ -100,11 +100,16 @@ func Tools(o Options) []agent.Tool {
 	return out
 }
 
-// tool returns a tool with the schema of its input: its fields and those that are required.
-func tool(name, description string, fields map[string]any, required []string, run func(ctx context.Context, in agent.Input) (*agent.Result, error)) agent.Tool {
+// inputSchema returns the schema of the input of a tool: its fields and those that are required. It is made once for all runs.
+func inputSchema(fields map[string]any, required ...string) json.RawMessage {
 	schema, _ := json.Marshal(map[string]any{ // strings, lists and maps of them
-		"type": "object", "properties": fields, "required": required, "additionalProperties": false,
+		"type": "object", "properties": fields, "required": append([]string{}, required...), "additionalProperties": false,
 	})
+	return schema
+}
+
+// tool returns a tool.
+func tool(name, description string, schema json.RawMessage, run func(ctx context.Context, in agent.Input) (*agent.Result, error)) agent.Tool {
 	return agent.Tool{Tool: model.Tool{Name: name, Description: description, Schema: schema}, Run: run}
 }
 
