@@ -29,7 +29,7 @@ func collect(m *stream.Messages, lines [][]byte) error {
 // history returns the messages of a thread through a sort at which no run was in progress, without the oldest lines of a long thread.
 // first is the sort before that of the run, or the end of the thread, from which the length counts.
 func (s *Service) history(ctx context.Context, account string, thread, first, last int64) (*stream.Messages, error) {
-	return s.Threads.Messages(ctx, account, thread, max(0, first-chat.MaxHistory), last)
+	return s.Threads.Messages(ctx, account, thread, chat.HistoryStart(first), last)
 }
 
 // lines returns messages as lines that replace what clients have of them, in the order of their last lines.

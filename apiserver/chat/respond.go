@@ -131,7 +131,7 @@ func (r *reader) begin(ctx context.Context) (*cursor, error) {
 	c := &cursor{service: s, account: r.account, thread: r.thread.ID, last: r.thread.LastSort}
 	switch {
 	case r.run == nil:
-		c.run, c.after = r.thread.RunID, max(0, r.thread.LastSort-chat.MaxHistory)
+		c.run, c.after = r.thread.RunID, chat.HistoryStart(r.thread.LastSort)
 	case r.begun || r.run.State != chat.Running:
 		c.run, c.after = r.run.ID, r.run.After
 		return c, nil

@@ -22,7 +22,7 @@ func (s *Service) replaying(thread *chat.Thread, recorded *chat.Run) item {
 	return func(ctx context.Context, j *job, number int) *Result {
 		r := &Result{ID: number, MessageID: &recorded.MessageID}
 		account := j.lease.Scope.Account.UID
-		before, err := s.Threads.Messages(ctx, account, thread.ID, max(0, recorded.After-chat.MaxHistory), recorded.After)
+		before, err := s.Threads.Messages(ctx, account, thread.ID, chat.HistoryStart(recorded.After), recorded.After)
 		if err != nil {
 			return r.errored(grading.AgentError, explain(ctx, err))
 		}

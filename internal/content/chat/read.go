@@ -15,6 +15,9 @@ import (
 // MaxHistory is the number of lines before a run that its conversation, and the line __state__, are made of.
 const MaxHistory = 5000
 
+// HistoryStart returns the sort after which the history through a sort begins.
+func HistoryStart(through int64) int64 { return max(0, through-MaxHistory) }
+
 const threadColumns = "id, deployment_uid, agent_id, chat_id, owner, title, last_sort, run_id, created_at, updated_at"
 
 type scanner interface{ Scan(values ...any) error }
