@@ -102,7 +102,15 @@ func (r *report) growth() *measure.Growth {
 			return 0
 		})...)
 	}
-	g.Total("memory of the controller", " MiB", values(func(f *figures) float64 { return f.controllerMemory.Resident })...)
-	g.Total("restart of the controller, all users reconciled", " s", values(func(f *figures) float64 { return f.controllerSteady.Seconds() })...)
+	ofController := func(of func(f *figures) float64) []float64 {
+		return values(func(f *figures) float64 {
+			if f.controllerSteady == 0 {
+				return measure.NotMeasured
+			}
+			return of(f)
+		})
+	}
+	g.Total("memory of the controller", " MiB", ofController(func(f *figures) float64 { return f.controllerMemory.Resident })...)
+	g.Total("restart of the controller, all users reconciled", " s", ofController(func(f *figures) float64 { return f.controllerSteady.Seconds() })...)
 	return g
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,9 @@ type growing struct {
 	total      bool
 }
 
+// NotMeasured is the value of a figure that was not measured at a number of objects.
+var NotMeasured = math.NaN()
+
 // Each adds a figure that stays the same if the costs are proportional to the number of objects.
 func (g *Growth) Each(what, unit string, values ...float64) {
 	g.rows = append(g.rows, growing{what, unit, values, false})
@@ -75,7 +79,11 @@ func (g *Growth) Print(w io.Writer, of string) {
 	for _, row := range g.rows {
 		fmt.Fprintf(w, "| %s |", row.what)
 		for _, v := range row.values {
-			fmt.Fprintf(w, " %s%s |", number(v), row.unit)
+			if math.IsNaN(v) {
+				fmt.Fprint(w, " not measured |")
+			} else {
+				fmt.Fprintf(w, " %s%s |", number(v), row.unit)
+			}
 		}
 		fmt.Fprintf(w, " %s |\n", row.growth(g.Sizes))
 	}
@@ -89,6 +97,9 @@ func (r growing) growth(sizes []int) string {
 		return ""
 	}
 	ratio := r.values[last] / r.values[0]
+	if math.IsNaN(ratio) {
+		return ""
+	}
 	if r.total {
 		ratio *= float64(sizes[0]) / float64(sizes[last])
 	}

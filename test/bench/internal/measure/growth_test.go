@@ -25,6 +25,7 @@ func TestGrowthMarksWhatIsNotProportional(t *testing.T) {
 	g.Each("constant", "", 4, 4)
 	g.Each("growing", "", 4, 8)
 	g.Each("none at first", "", 0, 8)
+	g.Each("not at last", " s", 4, NotMeasured)
 	var text strings.Builder
 	g.Print(&text, "Objects")
 	want := `| Objects | 100 | 1,000 | Growth |
@@ -35,6 +36,7 @@ func TestGrowthMarksWhatIsNotProportional(t *testing.T) {
 | constant | 4 | 4 | 1.00 |
 | growing | 4 | 8 | **2.00** |
 | none at first | 0 | 8 |  |
+| not at last | 4 s | not measured |  |
 
 `
 	if text.String() != want {
