@@ -2,7 +2,6 @@ package chat
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/quoin-dev/quoin/internal/agent/stream"
 )
@@ -75,7 +74,8 @@ func (b *lineBuffer) keep(through int64, size int) {
 	if cut <= 0 {
 		return
 	}
-	b.forget(b.base + int64(sort.SearchInts(b.ends, cut)) + 1)
+	n, _ := slices.BinarySearch(b.ends, cut)
+	b.forget(b.base + int64(n) + 1)
 }
 
 // forget removes the lines through a sort.
