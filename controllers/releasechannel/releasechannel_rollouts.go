@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,10 @@ const (
 	IndexChannel = "spec.releaseChannel"
 	// conflictBackoff is the time until the next reconciliation after a conflict.
 	conflictBackoff = 100 * time.Millisecond
+	// A count of the results of largeFleet deployments or more is followed by a pause of countPause for each of them. The results of
+	// n deployments would otherwise cause n counts of n deployments.
+	largeFleet = 1000
+	countPause = 100 * time.Microsecond
 )
 
 // Rollouts reconciles the rollouts of a channel's versions: which of them are accepted, which are
@@ -39,11 +44,15 @@ const (
 type Rollouts struct {
 	client   *kube.Client
 	recorder reconciler.Recorder
+
+	mu sync.Mutex
+	// next are the times at which the results of channels with large fleets may be counted again.
+	next map[string]time.Time
 }
 
 // NewRollouts returns the reconciler of the rollouts of channels.
 func NewRollouts(c *kube.Client, recorder reconciler.Recorder) *Rollouts {
-	return &Rollouts{client: c.As(FieldManager), recorder: recorder}
+	return &Rollouts{client: c.As(FieldManager), recorder: recorder, next: map[string]time.Time{}}
 }
 
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments,verbs=get;list;watch
@@ -94,13 +103,18 @@ func (r *Rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.client.Get(ctx, req.NamespacedName, channel); err != nil {
 		if apierrors.IsNotFound(err) {
 			stoppedVersions.set(req.Name, 0)
+			r.counted(req.Name, 0)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if pause := r.pause(req.Name); pause > 0 {
+		return ctrl.Result{RequeueAfter: pause}, nil
 	}
 	list := &v1alpha1.DeploymentList{}
 	if err := r.client.List(ctx, list, client.MatchingFields{IndexChannel: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list deployments of the channel: %w", err)
 	}
+	r.counted(req.Name, len(list.Items))
 	before := channel.DeepCopy()
 	judge(channel, list.Items)
 	stopped := slices.DeleteFunc(slices.Clone(channel.Status.Rollouts), func(v v1alpha1.VersionRollout) bool {
@@ -115,6 +129,24 @@ func (r *Rollouts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	r.recordEvents(before, channel)
 	return ctrl.Result{}, nil
+}
+
+// pause returns the time until the results of a channel may be counted again.
+func (r *Rollouts) pause(channel string) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Until(r.next[channel])
+}
+
+// counted notes that the results of a number of deployments of a channel are counted now.
+func (r *Rollouts) counted(channel string, deployments int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if deployments < largeFleet {
+		delete(r.next, channel)
+		return
+	}
+	r.next[channel] = time.Now().Add(time.Duration(deployments) * countPause)
 }
 
 // setCondition sets the condition VersionStopped while the newest version is stopped.

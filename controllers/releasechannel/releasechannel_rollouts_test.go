@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -176,6 +177,57 @@ func TestRolloutsWriteOnce(t *testing.T) {
 	if _, err := NewRollouts(kube.NewClient(api, api, "quoin-test"), recorder).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "latest"}}); err != nil || stoppedVersions.total() != 0 {
 		t.Errorf("after the deletion: %v stopped versions, %v", stoppedVersions.total(), err)
 	}
+}
+
+// TestLargeFleetsAreCountedAtIntervals: results that follow one another are counted together; those of a small fleet at once.
+func TestLargeFleetsAreCountedAtIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, tc := range map[string]struct {
+			size int
+			want time.Duration
+		}{
+			"small": {largeFleet - 1, 0},
+			"large": {largeFleet, largeFleet * countPause},
+		} {
+			scheme := runtime.NewScheme()
+			if err := v1alpha1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			channel, counts := channelOf("1.2.4", "1.2.3"), 0
+			api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(channel).WithObjects(channel).Build(), interceptor.Funcs{
+				List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+					counts++
+					list.(*v1alpha1.DeploymentList).Items = fleetOf(tc.size, 0)
+					return nil
+				},
+			})
+			r := NewRollouts(kube.NewClient(api, api, "quoin-test"), events.NewFakeRecorder(10))
+			reconcile := func() time.Duration {
+				result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(channel)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return result.RequeueAfter
+			}
+			reconcile()
+			for range 3 {
+				if got := reconcile(); got != tc.want {
+					t.Errorf("%s: reconciled again after %s, want %s", name, got, tc.want)
+				}
+			}
+			before := counts
+			time.Sleep(tc.want)
+			if reconcile(); counts != before+1 || tc.want > 0 && before != 1 {
+				t.Errorf("%s: counted %d times at once, and %d times after the pause", name, before, counts-before)
+			}
+			if err := api.Delete(t.Context(), channel); err != nil {
+				t.Fatal(err)
+			}
+			if reconcile(); len(r.next) != 0 {
+				t.Errorf("%s: the pause of a channel that is deleted remains", name)
+			}
+		}
+	})
 }
 
 // TestOnlyResultsAreCounted: the statuses of deployments change all the time, their results do not.
