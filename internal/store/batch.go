@@ -35,7 +35,7 @@ func (t *Tx) Batch(ctx context.Context, statements ...*Statement) error {
 	}
 	uninterrupted := context.WithoutCancel(ctx) // to interrupt a statement takes a goroutine for each
 	for _, s := range statements {
-		if err := context.Cause(ctx); err != nil {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := t.run(uninterrupted, s); err != nil {

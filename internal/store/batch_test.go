@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,6 +54,15 @@ func testBatch(t *testing.T, fresh string) {
 	}
 	if err := s.Reader().QueryRowContext(t.Context(), "SELECT value FROM number WHERE name = $1", "a").Scan(&value); err != nil || value != 261 {
 		t.Errorf("%d, %v, want 261", value, err)
+	}
+	// So does the end of the context.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("another error"))
+	if err := s.Tx(t.Context(), func(tx *Tx) error { return tx.Batch(ctx, batch[5]) }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended: %v", err)
+	}
+	if err := s.Reader().QueryRowContext(t.Context(), "SELECT value FROM number WHERE name = $1", "a").Scan(&value); err != nil || value != 261 {
+		t.Errorf("after the end of the context: %d, %v, want 261", value, err)
 	}
 }
 
