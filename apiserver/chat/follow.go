@@ -41,6 +41,7 @@ func (c *cursor) next(ctx context.Context) (lines [][]byte, more <-chan struct{}
 		c.more = make(chan struct{}, 1)
 	}
 	if l := c.service.runs.find(c.account, c.run); l != nil {
+		clear(c.list) // a long line that was read must not stay in memory
 		known, ended := l.after(c.after, &c.tail, c.more)
 		switch {
 		case !known:

@@ -302,11 +302,12 @@ func (l *live) after(sort int64, to *lineBuffer, changed chan<- struct{}) (known
 	if sort < l.tail.base || l.left {
 		return false, false
 	}
-	to.reset(sort)
-	switch {
-	case sort < l.shown:
+	if sort < l.shown {
 		l.tail.copyTo(to, sort, l.shown)
-	case !l.ended && !slices.Contains(l.waiting, changed):
+		return true, l.ended
+	}
+	to.reset(sort)
+	if !l.ended && !slices.Contains(l.waiting, changed) {
 		l.waiting = append(l.waiting, changed)
 	}
 	return true, l.ended

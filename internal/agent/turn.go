@@ -51,8 +51,8 @@ type message struct {
 func (s *state) ask(ctx context.Context, messages []model.Message) (*model.Message, error) {
 	in := &model.Request{
 		System: s.System + s.Fence.Rules(), Messages: messages, MaxTokens: s.Limits.Answer, Temperature: s.Temperature, Thinking: s.Thinking,
+		Tools: make([]model.Tool, 0, len(s.Tools)),
 	}
-	in.Tools = make([]model.Tool, 0, len(s.Tools))
 	for i := range s.Tools {
 		in.Tools = append(in.Tools, s.Tools[i].Tool)
 	}
