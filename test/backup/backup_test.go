@@ -28,6 +28,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // An account is copied while Quoin serves, and restored in another cluster with the other database by a program that is
@@ -39,7 +40,7 @@ func TestBackupAndRestore(t *testing.T) {
 		"SQLite to PostgreSQL": {sqlite, postgres}, "PostgreSQL to SQLite": {postgres, sqlite},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address, err := clustertest.FreeAddress()
+			address, err := freeport.Address()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
-	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // documented returns the only command of the documentation that matches a pattern: its group.
@@ -89,7 +89,7 @@ func (w *world) checkRestored(before copied) {
 // A database in PostgreSQL is dumped while Quoin serves, and restored in place and in an empty database.
 func TestDocumentedDumpOfPostgreSQL(t *testing.T) {
 	needs(t, "pg_dump")
-	address, err := clustertest.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestDocumentedDumpOfPostgreSQL(t *testing.T) {
 // A database in SQLite is copied while Quoin serves, and restored in place.
 func TestDocumentedCopyOfSQLite(t *testing.T) {
 	needs(t, "sqlite3")
-	address, err := clustertest.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}

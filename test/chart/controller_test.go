@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -23,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // TestControllerRunsWithItsRole starts the controller locally, with the arguments and the ServiceAccount of the chart.
@@ -177,15 +178,14 @@ func buildQuoin(t *testing.T) string {
 	return binary
 }
 
-// freeAddress returns a loopback address with a free port.
+// freeAddress returns a loopback address that is reserved for a process.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 // status returns the status of a GET, or 0 without a response.

@@ -29,6 +29,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // mayBeEmpty are metrics without series until something happens that the test does not cause: a channel lags, a pod fails, a
@@ -250,12 +251,10 @@ func startPrometheus(t *testing.T, c *localCluster, token, rules string) *promet
 			t.Fatal(err)
 		}
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := listener.Addr().String()
-	_ = listener.Close()
 	command := exec.Command(program(t, "prometheus"), "--config.file="+config, "--storage.tsdb.path="+filepath.Join(folder, "data"), "--web.listen-address="+address, "--log.level=warn")
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
 	if err := command.Start(); err != nil {

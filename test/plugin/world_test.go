@@ -26,6 +26,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 const (
@@ -61,7 +62,7 @@ func start(ctx context.Context) error {
 	if err := os.Symlink(cluster.Binary(), program); err != nil {
 		return err
 	}
-	address, err := clustertest.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}

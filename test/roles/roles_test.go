@@ -26,6 +26,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 const account = "acme"
@@ -56,7 +57,7 @@ func start(ctx context.Context) error {
 		clustertest.APIServer:  {"--bind-address=127.0.0.1:0", "--database-url=sqlite://" + filepath.Join(cluster.Folder, "quoin.db")},
 		clustertest.Gateway:    {"--bind-address=127.0.0.1:0", "--sql-bind-address=0"},
 	} {
-		address, err := clustertest.FreeAddress()
+		address, err := freeport.Address()
 		if err != nil {
 			return err
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/controlplane"
 	"github.com/quoin-dev/quoin/test/bench/internal/dataplane"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 const (
@@ -61,7 +62,7 @@ func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (*
 		},
 	}}
 	// Nothing is queried, so the address of the gateway is one where none is.
-	gateway, err := process.FreeAddress()
+	gateway, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}

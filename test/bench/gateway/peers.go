@@ -17,6 +17,7 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/dataplane"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 //go:embed peers/Caddyfile peers/nginx.conf
@@ -71,7 +72,7 @@ func (w *world) startPeer(ctx context.Context, o options, p peer) error {
 	if err != nil {
 		return err
 	}
-	address, err := process.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}

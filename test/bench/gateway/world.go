@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/dataplane"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 const (
@@ -68,7 +69,7 @@ func (w *world) createObjects(ctx context.Context) (err error) {
 
 // startGateway starts the gateway with its defaults, but without effective rate limits.
 func (w *world) startGateway(ctx context.Context, o options) error {
-	address, err := process.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/controlplane"
 	"github.com/quoin-dev/quoin/test/bench/internal/dataplane"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
-	"github.com/quoin-dev/quoin/test/bench/internal/process"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // The accounts, whose namespaces and Kubernetes users have the same names.
@@ -189,7 +189,7 @@ func (w *world) startQuoin(ctx context.Context, o options) (err error) {
 		return err
 	}
 	for _, address := range []*string{&w.gateway, &w.sql} {
-		if *address, err = process.FreeAddress(); err != nil {
+		if *address, err = freeport.Address(); err != nil {
 			return err
 		}
 	}

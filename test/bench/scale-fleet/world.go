@@ -21,6 +21,7 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/etcd"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 const (
@@ -221,7 +222,7 @@ func (w *world) startServers(ctx context.Context) error {
 		return err
 	}
 	w.apiserverMemory = w.server.Memory(q.Name)
-	address, err := process.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
-	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // The account of the samples, and its deployment.
@@ -174,7 +174,7 @@ func (w *world) takeOver(daemon, name string, extra ...string) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", w.pid(daemon)))
 	must(w, err)
 	args := strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
-	metrics, err := clustertest.FreeAddress()
+	metrics, err := freeport.Address()
 	must(w, err)
 	args = append(args, "--metrics-bind-address="+metrics, "--health-probe-bind-address=0")
 	w.processes = append(w.processes, &process{name: name, metrics: metrics, log: filepath.Join(w.dir, name+".log"), args: append(args, extra...)})

@@ -31,6 +31,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 	"github.com/quoin-dev/quoin/test/internal/inprocess"
 )
 
@@ -53,7 +54,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	if err := inprocess.Control(ctx, c, userattribute.New, userattribute.SetupWithManager); err != nil {
 		return 0, err
 	}
-	address, err := clustertest.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return 0, err
 	}
@@ -219,7 +220,7 @@ func (a *account) keepModel(ctx context.Context) error {
 
 // endpoints creates the model endpoints: one that works, one for globex only, and one whose Secret does not exist.
 func endpoints(ctx context.Context) error {
-	nowhere, err := clustertest.FreeAddress()
+	nowhere, err := freeport.Address()
 	if err != nil {
 		return err
 	}

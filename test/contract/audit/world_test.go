@@ -22,6 +22,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // kubernetes is shared by all tests.
@@ -66,7 +67,7 @@ func on(t *testing.T, name string, test func(t *testing.T, w *world)) {
 	t.Run(name, func(t *testing.T) {
 		w := &world{t: t, account: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), database: databases[name](t)}
 		w.createAccount()
-		address, err := clustertest.FreeAddress()
+		address, err := freeport.Address()
 		ok(t, err)
 		w.address, w.server = address, kubernetes.APIServer(filepath.Join(t.TempDir(), "apiserver.log"), address)
 		// A URL may contain a password, and arguments are visible to all users of the machine.

@@ -20,6 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 var (
@@ -37,7 +38,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 		return 0, err
 	}
 	var err error
-	if address, err = clustertest.FreeAddress(); err != nil {
+	if address, err = freeport.Address(); err != nil {
 		return 0, err
 	}
 	server := c.APIServer(filepath.Join(c.Folder, "apiserver.log"), address)

@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // kubernetes is shared by all tests.
@@ -52,7 +53,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	address, err := clustertest.FreeAddress()
+	address, err := freeport.Address()
 	ok(t, err)
 	w := &world{T: t, account: strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), address: address}
 	w.admin = w.addAccount(w.account)

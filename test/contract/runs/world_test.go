@@ -28,6 +28,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 	"github.com/quoin-dev/quoin/test/internal/inprocess"
 )
 
@@ -49,7 +50,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	if err := inprocess.Control(ctx, c, userattribute.New, userattribute.SetupWithManager); err != nil {
 		return 0, err
 	}
-	address, err := clustertest.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return 0, err
 	}

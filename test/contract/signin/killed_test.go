@@ -16,6 +16,7 @@ import (
 
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 const (
@@ -39,7 +40,7 @@ func startKillable(t *testing.T) *killable {
 	if err := os.WriteFile(filepath.Join(folder, "idp.pem"), idp.CertificatePEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address, err := clustertest.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,13 +74,4 @@ func (c *Cluster) Quoin(logFile, command string, args ...string) *Process {
 // APIServer returns a process of `quoin apiserver`, without effective rate limits.
 func (c *Cluster) APIServer(logFile, address string) *Process {
 	return c.Quoin(logFile, "apiserver", "--bind-address", address, "--requests-per-second", "1000000", "--burst", "1000000", "--shutdown-delay", "0s")
-}
-
-// FreeAddress returns a loopback address with a free port.
-func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

@@ -23,6 +23,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // startTimeout is the timeout of starting the server. It takes ten seconds of CPU time, and minutes on a busy machine.
@@ -150,7 +152,7 @@ func (s *Server) start(realms []Realm) error {
 	if err := s.writeCertificate(); err != nil {
 		return err
 	}
-	if s.Address, err = freeAddress(); err != nil {
+	if s.Address, err = freeport.Address(); err != nil {
 		return err
 	}
 	return s.launch(installed)
@@ -211,13 +213,4 @@ func (s *Server) writeCertificate() error {
 		os.WriteFile(s.path("ca/server.pem"), s.CA, 0o600),
 		os.WriteFile(s.path("key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded}), 0o600),
 	)
-}
-
-// freeAddress returns a loopback address with a free port.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }

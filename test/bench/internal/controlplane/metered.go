@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // Metered is a program of Quoin whose metrics the bench reads.
@@ -23,11 +24,11 @@ type Metered struct {
 
 // StartMetered starts a program of Quoin with addresses for metrics and health, and waits until it is ready.
 func (s *APIServer) StartMetered(ctx context.Context, name, quoin string, args ...string) (*Metered, error) {
-	metrics, err := process.FreeAddress()
+	metrics, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
-	health, err := process.FreeAddress()
+	health, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}

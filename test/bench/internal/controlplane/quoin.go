@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 	"github.com/quoin-dev/quoin/test/bench/internal/process"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // awaitInterval is the time between two checks whether a program is ready.
@@ -41,11 +42,11 @@ type Quoin struct {
 
 // StartQuoin starts `quoin apiserver` with its defaults, except for the given flags. It is ready when check succeeds.
 func (s *APIServer) StartQuoin(ctx context.Context, quoin string, flags []string, check func(*Quoin) error) (*Quoin, error) {
-	address, err := process.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := process.FreeAddress()
+	metrics, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}

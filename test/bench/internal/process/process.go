@@ -5,7 +5,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,14 +81,4 @@ func (p *Process) LogTail() string {
 		return ""
 	}
 	return fmt.Sprintf("--- %s\n%s", p.Name, text[max(0, len(text)-limit):])
-}
-
-// FreeAddress returns a loopback address with a free port.
-func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String(), nil
 }

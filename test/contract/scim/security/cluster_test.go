@@ -24,6 +24,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // Regression tests for known vulnerabilities of SCIM servers that require a cluster.
@@ -165,7 +166,7 @@ func TestHostsOfTenants(t *testing.T) {
 
 // TestRatesAreLimited checks the rate limit of each caller, also within a bulk request.
 func TestRatesAreLimited(t *testing.T) {
-	address, err := clustertest.FreeAddress()
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}

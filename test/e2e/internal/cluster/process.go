@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // Process is a process of bin/quoin: the controller, the REST and SCIM server, or the gateway.
@@ -60,12 +60,11 @@ func (c *Cluster) Run(ctx context.Context, subcommand string, args ...string) *P
 	return p
 }
 
-// FreeAddress returns an address with a free port.
+// FreeAddress returns a loopback address that is reserved for a process.
 func FreeAddress() string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	Expect(err).NotTo(HaveOccurred())
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }
 
 // Stop sends SIGTERM and waits until the process has exited.

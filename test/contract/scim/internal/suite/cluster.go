@@ -16,6 +16,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
+	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
 // InMemory reports whether the protocol is tested without Kubernetes (go test -tags memory).
@@ -62,7 +63,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	controller = c.Quoin(filepath.Join(logs, "controller.log"), "controller", "--leader-elect=false", "--quoin-image=quoin:test")
 	for i := range APIServers {
 		var err error
-		if Replicas[i], err = clustertest.FreeAddress(); err != nil {
+		if Replicas[i], err = freeport.Address(); err != nil {
 			return 0, err
 		}
 		APIServers[i] = c.APIServer(filepath.Join(logs, fmt.Sprintf("apiserver-%d.log", i)), Replicas[i])
