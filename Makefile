@@ -197,6 +197,17 @@ soak: $(BIN)/localcluster ## Faults of cluster, database, registry and Git while
 	@# In its folder go test prints the tables also if no test fails.
 	cd test/bench/soak && QUOIN_SOAK=$(SOAK_TIME) go test $(TEST_FLAGS) -count=1 -timeout 3h -run TestSoak
 
+# The time for each fuzz test.
+FUZZ_TIME ?= 20s
+
+.PHONY: fuzz
+fuzz: ## New inputs for each parser: half an hour (FUZZ_TIME=20s).
+	@# Minimization is off: while coverage differs from run to run it would take all the time.
+	@failed=; for f in $$(git grep -oE '^func Fuzz[A-Za-z0-9]+' -- '*_test.go' ':!hack' | sed 's/:func /:/'); do \
+		echo "== $$f"; \
+		go test -run '^$$' -fuzz "^$${f#*:}\$$" -fuzztime $(FUZZ_TIME) -fuzzminimizetime 1x "./$$(dirname $${f%:*})" || failed="$$failed $$f"; \
+	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+
 .PHONY: bench-rollout
 bench-rollout: $(BIN)/localcluster build ## Roll out 1,000 deployments, compared with patching the same workloads directly.
 	go run ./test/bench/rollout $(BENCH_FLAGS)
