@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -521,9 +522,21 @@ func parsed(t *testing.T, text string) (out any) {
 	return out
 }
 
+// Two quotation marks in a quoted name are one.
+func TestQuotedNames(t *testing.T) {
+	s, err := readSQL("SELECT \"a\"\"b\", `c``d`, `e\"\"f`, G FROM \"T\"")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"T", "a\"b", "c`d", "e\"\"f", "from", "g", "select"}
+	if got := slices.Sorted(maps.Keys(s.names)); !slices.Equal(got, want) || !s.tables["T"] {
+		t.Errorf("names %q, want %q; tables %v", got, want, s.tables)
+	}
+}
+
 // FuzzSQL reads SQL: names come from it, and strings and comments have none.
 func FuzzSQL(f *testing.F) {
-	for _, sql := range []string{"SELECT a.b FROM \"C\" WHERE x = 'y;z' -- n", "WITH x AS (SELECT $a$q$a$) /* /* */ */ SELECT `b`;", "'", "\"", "$a$", "é", "\xff"} {
+	for _, sql := range []string{"SELECT a.b FROM \"C\" WHERE x = 'y;z' -- n", "WITH x AS (SELECT $a$q$a$) /* /* */ */ SELECT `b`;", "'", "\"", "$a$", "é", "\xff", `"a""b""""" ` + "`c``d`"} {
 		f.Add(sql)
 	}
 	f.Fuzz(func(t *testing.T, sql string) {
@@ -532,7 +545,11 @@ func FuzzSQL(f *testing.F) {
 			return
 		}
 		for name := range s.names {
-			if !strings.Contains(strings.ToLower(strings.ReplaceAll(sql, `""`, `"`)), strings.ToLower(strings.ReplaceAll(name, `""`, `"`))) {
+			isWritten := strings.Contains(strings.ToLower(sql), name) // a word
+			for _, mark := range []string{`"`, "`"} {
+				isWritten = isWritten || strings.Contains(sql, mark+strings.ReplaceAll(name, mark, mark+mark)+mark)
+			}
+			if !isWritten {
 				t.Errorf("%q is not in %q", name, sql)
 			}
 		}

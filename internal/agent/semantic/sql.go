@@ -52,7 +52,8 @@ func readSQL(sql string) (*statement, error) {
 				s.first = name
 			}
 		case kind == quotedName:
-			s.add(strings.ReplaceAll(token[1:len(token)-1], `""`, `"`), isTable)
+			mark := token[:1]
+			s.add(strings.ReplaceAll(token[1:len(token)-1], mark+mark, mark), isTable)
 		}
 		isTable = kind == word && (strings.EqualFold(token, "from") || strings.EqualFold(token, "join"))
 	}
