@@ -25,6 +25,14 @@ go-test = $(if $(FLAKY_REPORTS),\
 	$(BIN)/gotestsum --format standard-verbose --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures=6 \
 		--rerun-fails-report "$$(mktemp -p "$(FLAKY_REPORTS)")" --packages "$(2)" -- $(1),\
 	go test $(1) $(2))
+# $(call journeys,nodes): journeys that fail are run again, with a new cluster.
+journeys = failed=$$(mktemp); \
+	if QUOIN_E2E_NODES=$(1) QUOIN_FAILED_JOURNEYS=$$failed go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e; then rm $$failed; \
+	elif [ -n "$(FLAKY_REPORTS)" ] && [ -s $$failed ]; then \
+		echo "the journeys that failed are run again: $$(cat $$failed)"; \
+		QUOIN_E2E_NODES=$(1) go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e -ginkgo.focus="$$(cat $$failed)" && \
+		{ sed 's/^/journeys on $(1) nodes: /' $$failed >"$$(mktemp -p "$(FLAKY_REPORTS)")"; rm $$failed; }; \
+	else exit 1; fi
 # BENCH_FLAGS=-docs writes the results of a benchmark to docs/operations/sizing.md.
 BENCH_FLAGS ?=
 
@@ -152,12 +160,12 @@ test-localcluster:
 test-cluster: $(BIN)/localcluster build ## Journeys on simulated nodes.
 	@# Build the binaries of the cluster first: it takes minutes, and go test would not show progress.
 	@$(BIN)/localcluster binaries --nodes simulated >/dev/null
-	QUOIN_E2E_NODES=simulated go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e
+	@$(call journeys,simulated)
 
 .PHONY: e2e
 e2e: $(BIN)/localcluster build ## Journeys on a real node with real containers (Linux, root).
 	@$(BIN)/localcluster binaries --nodes real >/dev/null
-	QUOIN_E2E_NODES=real go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e
+	@$(call journeys,real)
 
 # The number of deployments of make upgrade-check, and the commit that is upgraded.
 DEPLOYMENTS ?= 200

@@ -11,8 +11,11 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +77,28 @@ var _ = AfterSuite(func(ctx SpecContext) {
 	}
 	Expect(world.Stop(ctx, anyFailed)).To(Succeed())
 }, NodeTimeout(2*time.Minute))
+
+// maxRunAgain is how many journeys may fail to be run again: more is no chance.
+const maxRunAgain = 2
+
+// The journeys that failed are written to a file as an expression for -ginkgo.focus, so that make can run them again.
+var _ = ReportAfterSuite("failed journeys", func(r Report) {
+	failed := map[string]bool{}
+	for i := range r.SpecReports {
+		s := &r.SpecReports[i]
+		if !s.Failed() {
+			continue
+		}
+		if len(s.ContainerHierarchyTexts) == 0 { // the suite itself, such as the start of the cluster
+			return
+		}
+		failed[regexp.QuoteMeta(s.ContainerHierarchyTexts[0])] = true
+	}
+	if file := os.Getenv("QUOIN_FAILED_JOURNEYS"); file != "" && len(failed) > 0 && len(failed) <= maxRunAgain {
+		focus := "^(" + strings.Join(slices.Sorted(maps.Keys(failed)), "|") + ") "
+		Expect(os.WriteFile(file, []byte(focus+"\n"), 0o600)).To(Succeed())
+	}
+})
 
 // ownQuoin is the label of journeys that install Quoin themselves.
 const ownQuoin = "own Quoin"
