@@ -95,7 +95,7 @@ var _ = ReportAfterSuite("failed journeys", func(r Report) {
 		failed[regexp.QuoteMeta(s.ContainerHierarchyTexts[0])] = true
 	}
 	if file := os.Getenv("QUOIN_FAILED_JOURNEYS"); file != "" && len(failed) > 0 && len(failed) <= maxRunAgain {
-		focus := "^(" + strings.Join(slices.Sorted(maps.Keys(failed)), "|") + ") "
+		focus := "^" + regexp.QuoteMeta(r.SuiteDescription) + " (" + strings.Join(slices.Sorted(maps.Keys(failed)), "|") + ") "
 		Expect(os.WriteFile(file, []byte(focus+"\n"), 0o600)).To(Succeed())
 	}
 })

@@ -63,33 +63,42 @@ type script struct{ every, lasts time.Duration }
 // ndjsonPath is where the script sends newline-delimited JSON; everywhere else it is a server of OpenAI's protocol.
 const ndjsonPath = "/ndjson"
 
+// What is before and after each piece of text, and after the last one.
+const (
+	ndjsonStart = `{"content":"`
+	ndjsonEnd   = `"}` + "\n"
+
+	eventStart = `data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"bench","choices":[{"index":0,"delta":{"role":"assistant","content":"`
+	eventEnd   = `"},"finish_reason":null}]}` + "\n\n"
+	eventsEnd  = `data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"bench","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n" +
+		`data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"bench","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}` + "\n\ndata: [DONE]\n\n"
+)
+
 func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body) // what is asked makes no difference
-	send := func(content string) { _, _ = fmt.Fprintf(w, `{"content":%q}`+"\n", content) }
+	before, after, end := ndjsonStart, ndjsonEnd, ""
 	if r.URL.Path != ndjsonPath {
 		w.Header().Set("Content-Type", "text/event-stream")
-		send = func(content string) {
-			_, _ = fmt.Fprintf(w, `data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"bench","choices":[{"index":0,"delta":{"role":"assistant","content":%q},"finish_reason":null}]}`+"\n\n", content)
-		}
+		before, after, end = eventStart, eventEnd, eventsEnd
 	}
 	control := http.NewResponseController(w)
 	ticker := time.NewTicker(s.every)
 	defer ticker.Stop()
-	for end := time.Now().Add(s.lasts); time.Now().Before(end); {
+	var line []byte
+	for until := time.Now().Add(s.lasts); time.Now().Before(until); {
 		select {
 		case <-r.Context().Done():
 			return
-		case now := <-ticker.C:
-			send(strconv.FormatInt(now.UnixNano(), 10) + " ")
-			if control.Flush() != nil {
+		case <-ticker.C:
+			// Not the time of the tick: until it is handled, it waits for a processor of the bench.
+			line = strconv.AppendInt(append(line[:0], before...), time.Now().UnixNano(), 10)
+			line = append(append(line, ' '), after...)
+			if _, err := w.Write(line); err != nil || control.Flush() != nil {
 				return
 			}
 		}
 	}
-	if r.URL.Path != ndjsonPath {
-		_, _ = io.WriteString(w, `data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"bench","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`+"\n\n"+
-			`data: {"id":"c1","object":"chat.completion.chunk","created":1,"model":"bench","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}`+"\n\ndata: [DONE]\n\n")
-	}
+	_, _ = io.WriteString(w, end)
 }
 
 // bareProxy is the least that a proxy of newline-delimited JSON does: it reads lines, checks that they are JSON and flushes each.
