@@ -10,6 +10,7 @@
 //	stream.go   lines
 //	writer.go   writes lines to a response
 //	reader.go   reads them
+//	delta.go    the encoding of lines that append text
 //	message.go  messages: what the lines of an id amount to
 package stream
 
@@ -204,6 +205,9 @@ func (l *Line) Encode() ([]byte, error) { return l.AppendTo(nil) }
 
 // AppendTo appends what Encode returns to a buffer. With an error it appends nothing.
 func (l *Line) AppendTo(to []byte) ([]byte, error) {
+	if line, ok := l.appendDelta(to); ok {
+		return line, nil
+	}
 	e, ok := encoders.Get().(*encoder)
 	if !ok {
 		panic("the pool has other values") // it has none
