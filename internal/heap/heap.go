@@ -13,9 +13,10 @@ import (
 
 const (
 	// small and usual are the growth of the live heap in percent after which garbage is collected. The usual one is Go's default.
-	small, usual = 50, 100
-	// cheap and expensive are shares as share returns them. Collection after small growth costs twice as much as after the usual one.
-	cheap, expensive = 0.06, 0.15
+	small, usual = 40, 100
+	// cheap and expensive are shares as share returns them. Collection after small growth costs usual ÷ small times as
+	// much as after the usual one.
+	cheap, expensive = 0.05, 0.15
 	// interval is the time between two looks at the cost, and weight that of the last look in the mean: that of about five.
 	interval = time.Second
 	weight   = 0.2

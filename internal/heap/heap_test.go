@@ -20,15 +20,15 @@ func TestAfter(t *testing.T) {
 		want   int
 	}{
 		{small, 0, small}, {small, 0.14, small}, {small, 0.16, usual},
-		{usual, 0.14, usual}, {usual, 0.07, usual}, {usual, 0.05, small},
+		{usual, 0.14, usual}, {usual, 0.06, usual}, {usual, 0.04, small},
 	} {
 		if got := after(c.growth, c.share); got != c.want {
 			t.Errorf("growth %d %% with a share of %.2f becomes %d %%, want %d %%", c.growth, c.share, got, c.want)
 		}
 	}
 	// Otherwise the growth would change again at once.
-	if 2*cheap >= expensive {
-		t.Errorf("what costs %.2f after the usual growth costs twice as much after the small one: more than %.2f", cheap, expensive)
+	if most := cheap * usual / small; most >= expensive {
+		t.Errorf("what costs %.2f after the usual growth costs %.2f after the small one: allowed are less than %.2f", cheap, most, expensive)
 	}
 }
 
