@@ -78,7 +78,7 @@ var _ = AfterSuite(func(ctx SpecContext) {
 	Expect(world.Stop(ctx, anyFailed)).To(Succeed())
 }, NodeTimeout(2*time.Minute))
 
-// maxRunAgain is how many journeys may fail to be run again: more is no chance.
+// maxRunAgain is how many journeys may fail to be run again: more are a defect.
 const maxRunAgain = 2
 
 // The journeys that failed are written to a file as an expression for -ginkgo.focus, so that make can run them again.
