@@ -26,11 +26,11 @@ go-test = $(if $(FLAKY_REPORTS),\
 		--rerun-fails-report "$$(mktemp -p "$(FLAKY_REPORTS)")" --packages "$(2)" -- $(1),\
 	go test $(1) $(2))
 # $(call journeys,nodes): journeys that fail are run again, with a new cluster.
-journeys = failed=$$(mktemp); \
-	if QUOIN_E2E_NODES=$(1) QUOIN_FAILED_JOURNEYS=$$failed go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e; then rm $$failed; \
+journeys = export QUOIN_E2E_NODES=$(1); failed=$$(mktemp); run=(go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e); \
+	if QUOIN_FAILED_JOURNEYS=$$failed "$${run[@]}"; then rm $$failed; \
 	elif [ -n "$(FLAKY_REPORTS)" ] && [ -s $$failed ]; then \
 		echo "the journeys that failed are run again: $$(cat $$failed)"; \
-		QUOIN_E2E_NODES=$(1) go test $(TEST_FLAGS) -count=1 -timeout 30m ./test/e2e -ginkgo.fail-on-empty -ginkgo.focus="$$(cat $$failed)" && \
+		"$${run[@]}" -ginkgo.fail-on-empty -ginkgo.focus="$$(cat $$failed)" && \
 		{ sed 's/^/journeys on $(1) nodes: /' $$failed >"$$(mktemp -p "$(FLAKY_REPORTS)")"; rm $$failed; }; \
 	else exit 1; fi
 # BENCH_FLAGS=-docs writes the results of a benchmark to docs/operations/sizing.md.

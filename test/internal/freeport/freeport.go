@@ -36,12 +36,13 @@ func Address() (string, error) {
 	start := rand.IntN(count)
 	for i := range count {
 		port := strconv.Itoa(first + (start+i)%count)
-		free, err := reserve(filepath.Join(folder, port), net.JoinHostPort("127.0.0.1", port))
+		address := net.JoinHostPort("127.0.0.1", port)
+		free, err := reserve(filepath.Join(folder, port), address)
 		if err != nil {
 			return "", err
 		}
 		if free {
-			return net.JoinHostPort("127.0.0.1", port), nil
+			return address, nil
 		}
 	}
 	return "", fmt.Errorf("no free port from %d to %d", first, first+count-1)

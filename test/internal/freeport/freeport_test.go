@@ -21,13 +21,19 @@ func TestAddress(t *testing.T) {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // the addresses are reserved until the process ends
 		return
 	}
-	taken, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first)))
-	if err == nil {
+	inUse := net.JoinHostPort("127.0.0.1", strconv.Itoa(first))
+	if taken, err := net.Listen("tcp", inUse); err == nil { // otherwise by another program
 		defer taken.Close()
 	}
-	seen := map[string]bool{net.JoinHostPort("127.0.0.1", strconv.Itoa(first)): true}
+	seen := map[string]bool{inUse: true}
 	add := func(a string) {
 		t.Helper()
+		const ephemeral = 32768
+		if _, port, err := net.SplitHostPort(a); err != nil {
+			t.Fatal(err)
+		} else if n, err := strconv.Atoi(port); err != nil || n >= ephemeral {
+			t.Fatalf("%s: the port is ephemeral", a)
+		}
 		if seen[a] {
 			t.Fatalf("%s was given twice", a)
 		}
