@@ -35,7 +35,8 @@ func (s *Service) endOne(ctx context.Context, lease *chat.RunLease) error {
 	if err != nil {
 		return err
 	}
-	c := &cursor{service: s, account: lease.Account.UID, thread: lease.Thread, after: run.After, last: lease.LastSort}
+	c := s.cursor(lease.Account.UID, lease.Thread, 0, lease.LastSort)
+	c.after = run.After
 	lines, err := c.all(ctx)
 	if err != nil {
 		return err

@@ -27,19 +27,21 @@ type cursor struct {
 	// after is the sort of the last line that was read.
 	after int64
 	poll  time.Duration
-	// more receives when there may be further lines.
+	// more receives when there may be further lines. Its buffer is one.
 	more chan struct{}
 	// tail has the lines that were copied from a run of this replica, and list is the list of them.
 	tail lineBuffer
 	list [][]byte
 }
 
+// cursor returns a cursor at the beginning of a thread, for a run or for the lines through last.
+func (s *Service) cursor(account string, thread, run, last int64) *cursor {
+	return &cursor{service: s, account: account, thread: thread, run: run, last: last, more: make(chan struct{}, 1)}
+}
+
 // next returns the lines after the cursor that there are, and moves it. They are valid until it is called again. If there are none,
 // more is nil at the end; otherwise it receives when there may be some.
 func (c *cursor) next(ctx context.Context) (lines [][]byte, more <-chan struct{}, err error) {
-	if c.more == nil {
-		c.more = make(chan struct{}, 1)
-	}
 	if l := c.service.runs.find(c.account, c.run); l != nil {
 		clear(c.list) // a long line that was read must not stay in memory
 		known, ended := l.after(c.after, &c.tail, c.more)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -27,12 +28,14 @@ type reader struct {
 	*Answer
 	out     *stream.Writer
 	control *http.ResponseController
-	// deadline is that of writes, and alive when the credential was checked last.
-	deadline, alive time.Time
-	// gone is closed when the client has disconnected. It is asked for once: the context of a request is deep.
-	gone <-chan struct{}
-	// quiet ends keepAlive after the last line.
-	quiet clock.Timer
+	// deadline is that of writes, and written is when the last line was.
+	deadline, written time.Time
+	// look is when the reader looks whether an empty line is due, and whether its credential is valid. The timer calls wake then.
+	look  time.Time
+	timer clock.Timer
+	wake  func()
+	// gone is true when the client has disconnected.
+	gone atomic.Bool
 	// failed is true after an error line.
 	failed bool
 }
@@ -41,15 +44,12 @@ type reader struct {
 func (a *Answer) Serve(ctx context.Context, w http.ResponseWriter) {
 	a.service.metrics.streams.Inc()
 	defer a.service.metrics.streams.Dec()
-	r := &reader{Answer: a, control: http.NewResponseController(w), alive: a.service.Clock.Now(), gone: ctx.Done()}
+	r := &reader{Answer: a, control: http.NewResponseController(w)}
 	// The library has set the first one for the body: at its end net/http would end the request.
 	_ = r.control.SetReadDeadline(time.Time{}) // not supported by recorders of tests
 	r.extend()
 	r.out = stream.NewWriter(w)
 	err := r.serve(ctx)
-	if r.quiet != nil {
-		r.quiet.Stop()
-	}
 	if err != nil && ctx.Err() == nil {
 		if !errors.Is(err, errWrite) {
 			crlog.FromContext(ctx).Error(err, "A stream of a chat has ended early")
@@ -72,6 +72,7 @@ func (r *reader) extend() {
 
 func (r *reader) write(line []byte) error {
 	r.extend()
+	r.written = r.service.Clock.Now()
 	r.failed = bytes.HasPrefix(line, []byte(`{"error":`))
 	if err := r.out.WriteEncoded(line); err != nil {
 		return errors.Join(errWrite, err)
@@ -93,6 +94,7 @@ func (r *reader) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer r.wakeFor(ctx, c.more)()
 	for {
 		lines, more, err := c.next(ctx)
 		if err != nil {
@@ -109,7 +111,8 @@ func (r *reader) serve(ctx context.Context) error {
 		if more == nil {
 			break
 		}
-		if err := r.wait(ctx, more); err != nil || r.failed {
+		<-more
+		if err := r.woken(ctx); err != nil || r.failed {
 			return err
 		}
 	}
@@ -128,7 +131,7 @@ func (r *reader) begin(ctx context.Context) (*cursor, error) {
 	if err := r.writeLine(stream.Cutoff(r.thread.ChatID, running)); err != nil {
 		return nil, err
 	}
-	c := &cursor{service: s, account: r.account, thread: r.thread.ID, last: r.thread.LastSort}
+	c := s.cursor(r.account, r.thread.ID, 0, r.thread.LastSort)
 	switch {
 	case r.run == nil:
 		c.run, c.after = r.thread.RunID, chat.HistoryStart(r.thread.LastSort)
@@ -162,38 +165,45 @@ func (r *reader) begin(ctx context.Context) (*cursor, error) {
 	return c, nil
 }
 
-// wait waits for further lines, and keeps the connection alive.
-func (r *reader) wait(ctx context.Context, more <-chan struct{}) error {
-	for {
-		if r.quiet == nil {
-			r.quiet = r.service.Clock.NewTimer(keepAlive)
-		} else {
-			r.quiet.Reset(keepAlive)
-		}
-		select {
-		case <-r.gone:
-			return ctx.Err()
-		case <-more:
-			return r.check(ctx)
-		case <-r.quiet.C():
-		}
-		r.extend()
-		if err := r.out.KeepAlive(); err != nil {
-			return errors.Join(errWrite, err)
-		}
-		if err := r.check(ctx); err != nil || r.failed {
-			return err
-		}
+// wakeFor lets the channel on which the reader waits for lines receive too when the client has disconnected, and when it is time to
+// look, until stop is called. To wait for one channel is cheaper than for three, and a timer that is not reset for each line too.
+func (r *reader) wakeFor(ctx context.Context, more chan<- struct{}) (stop func()) {
+	r.wake = func() { notify(more) }
+	r.lookLater(r.service.Clock.Now())
+	forget := context.AfterFunc(ctx, func() {
+		r.gone.Store(true)
+		r.wake()
+	})
+	return func() {
+		r.timer.Stop()
+		forget()
 	}
 }
 
-// check ends the stream of a reader whose credential is no longer valid.
-func (r *reader) check(ctx context.Context) error {
+// lookLater sets when the reader looks: if there is no line until then, an empty one is due.
+func (r *reader) lookLater(now time.Time) {
+	r.look = r.written.Add(keepAlive)
+	r.timer = r.service.Clock.AfterFunc(r.look.Sub(now), r.wake)
+}
+
+// woken is called when the reader has waited. When it is time to look, it writes an empty line if there was no other one, and ends the
+// stream of a reader whose credential is no longer valid.
+func (r *reader) woken(ctx context.Context) error {
+	if r.gone.Load() {
+		return ctx.Err()
+	}
 	now := r.service.Clock.Now()
-	if now.Sub(r.alive) < keepAlive {
+	if now.Before(r.look) {
 		return nil
 	}
-	r.alive = now
+	if now.Sub(r.written) >= keepAlive {
+		r.extend()
+		r.written = now
+		if err := r.out.KeepAlive(); err != nil {
+			return errors.Join(errWrite, err)
+		}
+	}
+	r.lookLater(now)
 	if _, err := auth.Again(ctx); errors.Is(err, auth.ErrNoCredential) || errors.Is(err, auth.ErrForbidden) {
 		return r.writeLine(stream.Error("the credential was revoked or has expired"))
 	}

@@ -1,9 +1,6 @@
 package stream
 
-import (
-	"net/http"
-	"sync"
-)
+import "net/http"
 
 // ContentType is the media type of a stream. It is not that of NDJSON: clients expect this one.
 const ContentType = "application/json"
@@ -16,9 +13,8 @@ func SetHeader(h http.Header) {
 	h.Del("Content-Length")
 }
 
-// Writer writes the lines of a response. Each is one Write and one flush. It is safe for concurrent use.
+// Writer writes the lines of a response. Each is one Write and one flush.
 type Writer struct {
-	mu      sync.Mutex
 	to      http.ResponseWriter
 	flusher *http.ResponseController
 	buffer  []byte
@@ -42,16 +38,12 @@ func (w *Writer) Write(l Line) error {
 
 // WriteEncoded writes a line as Encode has returned it.
 func (w *Writer) WriteEncoded(line []byte) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.buffer = append(append(w.buffer[:0], line...), '\n')
 	return w.flush()
 }
 
 // KeepAlive writes an empty line, which readers skip.
 func (w *Writer) KeepAlive() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.buffer = append(w.buffer[:0], '\n')
 	return w.flush()
 }
