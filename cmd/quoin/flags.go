@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/quoin-dev/quoin/internal/heap"
 	"github.com/quoin-dev/quoin/internal/masking"
 	"github.com/quoin-dev/quoin/internal/processors"
 	"github.com/quoin-dev/quoin/internal/telemetry"
@@ -99,6 +100,11 @@ func start(name string, stderr io.Writer, parsed error, l *logFlags, work func(l
 		return 1
 	}
 	processors.Oversubscribe()
+	if limit, err := heap.Limit(); err != nil {
+		logger.Info("The memory limit of the container is not known, and does not limit the heap", "error", err.Error())
+	} else {
+		logger.V(1).Info("The collector of garbage has a limit of memory", "bytes", limit)
+	}
 	if err := work(logger); err != nil {
 		logger.Error(err, "Exiting with an error")
 		return 1

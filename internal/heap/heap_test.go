@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,29 +15,32 @@ import (
 )
 
 func TestAfter(t *testing.T) {
+	const mib = 1 << 20
 	for _, c := range []struct {
-		growth int
-		share  float64
-		want   int
+		name          string
+		product, live float64
+		want          float64
 	}{
-		{small, 0, small}, {small, 0.14, small}, {small, 0.16, usual},
-		{usual, 0.14, usual}, {usual, 0.06, usual}, {usual, 0.04, small},
+		{"no collection", 0, 100 * mib, least},
+		{"cheap collection", bar * least / 2, 100 * mib, least},
+		{"twice the bar after the least growth", 2 * bar * least, 100 * mib, 2 * least},
+		{"twice the bar after the usual growth, of a small heap", 2 * bar * usual, 32 * mib, 2 * usual},
+		{"much more than the bar, of a small heap", 100 * bar * usual, 32 * mib, 4 * usual},
+		{"much more than the bar, of a heap of the spare size", 100 * bar * usual, spare, usual},
+		{"much more than the bar, of a large heap", 100 * bar * usual, 1000 * mib, usual},
+		{"before the first collection", 0, 0, least},
 	} {
-		if got := after(c.growth, c.share); got != c.want {
-			t.Errorf("growth %d %% with a share of %.2f becomes %d %%, want %d %%", c.growth, c.share, got, c.want)
+		if got := after(c.product, c.live); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: the heap grows by %.0f %%, want %.0f %%", c.name, got, c.want)
 		}
-	}
-	// Otherwise the growth would change again at once.
-	if most := cheap * usual / small; most >= expensive {
-		t.Errorf("what costs %.2f after the usual growth costs %.2f after the small one: allowed are less than %.2f", cheap, most, expensive)
 	}
 }
 
 // growthNow returns the growth that is set.
-func growthNow() int {
-	n := debug.SetGCPercent(-1)
-	debug.SetGCPercent(n)
-	return n
+func growthNow() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 func TestTrim(t *testing.T) {
@@ -49,12 +53,12 @@ func TestTrim(t *testing.T) {
 		done := make(chan struct{})
 		go func() { Trim(ctx); close(done) }()
 		synctest.Wait()
-		if n := growthNow(); n != small {
-			t.Errorf("the heap grows by %d %% at first, want %d %%", n, small)
+		if n := growthNow(); n != least {
+			t.Errorf("the heap grows by %d %% at first, want %d %%", n, least)
 		}
 		time.Sleep(3 * interval)
-		if n := growthNow(); n != small {
-			t.Errorf("the heap grows by %d %% while nothing is collected, want %d %%", n, small)
+		if n := growthNow(); n != least {
+			t.Errorf("the heap grows by %d %% while nothing is collected, want %d %%", n, least)
 		}
 		cancel()
 		<-done
@@ -86,17 +90,57 @@ func TestShare(t *testing.T) {
 		{"a process that uses the processors alone", 0.2 * all, 0.8 * all, 0.2},
 		{"a process that waits for processors, with more goroutines at a time than there are", 0.2 * all, 1.8 * all, 0.1},
 	} {
-		before := times{5, 7}
-		if got := share(before, times{5 + 2*c.collecting, 7 + 2*c.other}, 2*time.Second); math.Abs(got-c.want) > 1e-9 {
+		before := state{5, 7, 0}
+		if got := share(before, state{5 + 2*c.collecting, 7 + 2*c.other, 0}, 2*time.Second); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: collection costs %.3f, want %.3f", c.name, got, c.want)
 		}
 	}
 }
 
-func TestTimes(t *testing.T) {
-	before := readTimes()
+func TestRead(t *testing.T) {
+	before := read()
 	runtime.GC()
-	if spent := readTimes().collecting - before.collecting; spent <= 0 {
+	after := read()
+	if spent := after.collecting - before.collecting; spent <= 0 {
 		t.Errorf("a collection takes %.6f s", spent)
 	}
+	if after.live <= 0 {
+		t.Errorf("the live heap has %.0f bytes", after.live)
+	}
+}
+
+// TestTrimUnderLoad: a small heap grows by more than the least before it is collected if that is expensive.
+func TestTrimUnderLoad(t *testing.T) {
+	t.Setenv("GOGC", "")
+	_ = os.Unsetenv("GOGC") // t.Setenv restores it
+	before := growthNow()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { Trim(ctx); close(done) }()
+	live := pointers(300_000)
+	for stop := time.Now().Add(time.Minute); growthNow() <= least && time.Now().Before(stop); {
+		for range 10 {
+			garbage = pointers(10_000)
+		}
+	}
+	if n := growthNow(); n <= least {
+		t.Errorf("the heap grows by %d %%, want more than %d %%", n, least)
+	}
+	runtime.KeepAlive(live)
+	cancel()
+	<-done
+	if n := growthNow(); n != before {
+		t.Errorf("the heap grows by %d %% at the end, want %d %% as before", n, before)
+	}
+}
+
+// garbage keeps the compiler from allocating on the stack.
+var garbage []*[64]byte
+
+func pointers(n int) []*[64]byte {
+	all := make([]*[64]byte, n)
+	for i := range all {
+		all[i] = &[64]byte{}
+	}
+	return all
 }
