@@ -100,6 +100,8 @@ type Config struct {
 	HTTPS, Probes, Metrics serving.Endpoint
 	// OnListen is called with the addresses that are listened on; it may be nil.
 	OnListen func(serving.Addresses)
+	// OnOpen is called each time that the database is open, which may be after OnListen; it may be nil.
+	OnOpen func()
 	// CertFile and KeyFile hold the certificate. If both are empty, a self-signed one is created.
 	CertFile, KeyFile string
 	// CertificateNames are further DNS names and addresses of a self-signed certificate.

@@ -24,6 +24,8 @@ import (
 type auditLog struct {
 	reader client.Reader
 	log    *slog.Logger
+	// onOpen is called when the log is open; it may be nil.
+	onOpen func()
 	opened atomic.Pointer[audit.Log]
 }
 
@@ -39,6 +41,9 @@ const retentionInterval = 10 * time.Minute
 func (l *auditLog) run(ctx context.Context, s *store.Store) error {
 	events := audit.NewLog(s, audit.Options{Log: l.log})
 	l.opened.Store(events)
+	if l.onOpen != nil {
+		l.onOpen()
+	}
 	err := events.RunRetention(ctx, retentionInterval, l.limits(ctx))
 	// From here on, requests in progress fail: shutdown has waited for those that change something.
 	l.opened.Store(nil)

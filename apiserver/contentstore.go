@@ -56,7 +56,7 @@ const (
 // newContentStore returns the content store with the audit log and the jobs of its tables. The caller runs it.
 func newContentStore(k8s cluster.Cluster, c Config, deployments toolscache.SharedIndexInformer, background *serving.Background) (*store.Database, *auditLog) {
 	database := store.NewDatabase(c.DatabaseURL, c.Log, owners...)
-	events := &auditLog{reader: k8s.GetCache(), log: c.Log}
+	events := &auditLog{reader: k8s.GetCache(), log: c.Log, onOpen: c.OnOpen}
 	database.WhileOpen(events.run)
 	database.WhileOpen(func(ctx context.Context, s *store.Store) error {
 		purger := &store.Purger{Store: s, Cluster: existence{k8s.GetCache(), k8s.GetAPIReader()}, Delay: purgeDelay, Clock: clock.RealClock{}, Log: c.Log}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,14 +40,27 @@ type Server struct {
 	stopped chan error
 }
 
-// Serve starts the server of a cluster and returns when it listens. It runs until the context ends. The configuration is that
-// of the test, with defaults for the namespace, the version, the listener on loopback, the limits of requests, the log, and the
-// database, which is in the folder of the cluster.
+// Serve starts the server of a cluster and returns when it listens and its database is open. It runs until the context ends. The
+// configuration is that of the test, with defaults for the namespace, the version, the listener on loopback, the limits of requests,
+// the log, and the database, which is in the folder of the cluster.
 func Serve(ctx context.Context, c *clustertest.Cluster, config apiserver.Config) (*Server, error) {
-	return ServeAs(ctx, c, c.As(clustertest.APIServer), config)
+	open := make(chan struct{})
+	config.OnOpen = sync.OnceFunc(func() { close(open) })
+	s, err := ServeAs(ctx, c, c.As(clustertest.APIServer), config)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-open:
+		return s, nil
+	case err := <-s.stopped:
+		return nil, err
+	case <-time.After(3 * apiclient.Timeout):
+		return nil, fmt.Errorf("quoin apiserver has not opened its database after %s", 3*apiclient.Timeout)
+	}
 }
 
-// ServeAs is Serve with another client configuration.
+// ServeAs is Serve with another client configuration, and does not wait for the database.
 func ServeAs(ctx context.Context, c *clustertest.Cluster, as *rest.Config, config apiserver.Config) (*Server, error) {
 	if config.HTTPS.Listener == nil {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
