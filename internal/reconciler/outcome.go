@@ -113,7 +113,7 @@ func (o Outcome) WithDetail(detail string) Outcome {
 
 // Transient returns an outcome that is not written to the status while the generation is
 // unobserved, which shows already that work is in progress: a short-lived state is not worth
-// a write.
+// a write. It is written in place of an error, which would remain reported otherwise.
 func (o Outcome) Transient() Outcome {
 	o.transient = true
 	return o

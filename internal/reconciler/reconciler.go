@@ -24,8 +24,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
-// failureThreshold is the number of consecutive failures that the conditions show: one failed
-// request must not make a healthy object flap.
+// failureThreshold is the number of consecutive failures after which the conditions show the error: one
+// failed request must not make a healthy object flap, nor be given as the reason why a version failed.
 const failureThreshold = 3
 
 // conflictBackoff is the time until the next reconciliation after a conflict.
@@ -177,11 +177,10 @@ func (r *Reconciler[T]) finish(ctx context.Context, req ctrl.Request, scope *Sco
 		// Timeout or shutdown: nothing can be written, and the queue keeps the object.
 		return ctrl.Result{}, errors.Join(o.err, err)
 	}
-	failures := r.countFailure(req, o.err)
-	if o.err != nil && failures < failureThreshold && scope.Object.Common().ObservedGeneration == scope.Object.GetGeneration() {
+	if failures := r.countFailure(req, o.err); o.err != nil && failures < failureThreshold {
 		return ctrl.Result{}, o.err
 	}
-	if o.deferred || o.transient && scope.Object.Common().ObservedGeneration != scope.Object.GetGeneration() {
+	if o.deferred || o.transient && showsWork(scope.Object) {
 		return ctrl.Result{RequeueAfter: o.After}, nil
 	}
 	Summarise(scope.Object, o)
@@ -199,6 +198,13 @@ func (r *Reconciler[T]) finish(ctx context.Context, req ctrl.Request, scope *Sco
 		return ctrl.Result{}, o.err
 	}
 	return ctrl.Result{RequeueAfter: o.After}, nil
+}
+
+// showsWork reports whether the status shows that the generation is not handled yet, and no error.
+func showsWork(obj v1alpha1.Object) bool {
+	status := obj.Common()
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	return status.ObservedGeneration != obj.GetGeneration() && (ready == nil || ready.Reason != v1alpha1.ReasonError)
 }
 
 // countFailure returns the number of consecutive failures; a nil error resets it.

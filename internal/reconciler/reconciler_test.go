@@ -91,6 +91,15 @@ func (f *fixture) run(o Outcome) ctrl.Result {
 	return result
 }
 
+// fail reconciles with the outcome of an error, which the queue needs to retry with backoff.
+func (f *fixture) fail(err error) {
+	f.t.Helper()
+	f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { return Failed(err) }
+	if _, got := f.reconcile(f.t.Context()); !errors.Is(got, err) {
+		f.t.Fatalf("got error %v, want %v", got, err)
+	}
+}
+
 func (f *fixture) get() *v1alpha1.Branch {
 	f.t.Helper()
 	b := &v1alpha1.Branch{}
@@ -122,18 +131,16 @@ func (f *fixture) ready() string {
 
 var resource = schema.GroupResource{Group: v1alpha1.Group, Resource: "branches"}
 
-// TestFailuresBelowTheThresholdAreNotShown: one failed request must not make a ready object flap.
+// TestFailuresBelowTheThresholdAreNotShown: one failed request must not make a ready object flap, and is no
+// reason why a rollout failed.
 func TestFailuresBelowTheThresholdAreNotShown(t *testing.T) {
 	broken := errors.New("connection refused")
 	t.Run("of a ready object", func(t *testing.T) {
 		f := newFixture(t, branch(1))
 		f.run(Done("x"))
-		f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { return Failed(broken) }
 		var got []string
 		for range 4 {
-			if _, err := f.reconcile(t.Context()); !errors.Is(err, broken) {
-				t.Fatalf("got %v: the queue needs the error to retry with backoff", err)
-			}
+			f.fail(broken)
 			got = append(got, f.ready())
 		}
 		want := []string{"True Succeeded", "True Succeeded", "False ReconcileError", "False ReconcileError"}
@@ -145,9 +152,8 @@ func TestFailuresBelowTheThresholdAreNotShown(t *testing.T) {
 		f := newFixture(t, branch(1))
 		f.run(Done("x"))
 		for range 3 {
-			f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { return Failed(broken) }
-			for range 2 {
-				_, _ = f.reconcile(t.Context())
+			for range failureThreshold - 1 {
+				f.fail(broken)
 			}
 			f.run(Done("x"))
 		}
@@ -155,12 +161,15 @@ func TestFailuresBelowTheThresholdAreNotShown(t *testing.T) {
 			t.Errorf("Ready is %s after %d writes", f.ready(), f.writes)
 		}
 	})
-	t.Run("shown at once for a new spec", func(t *testing.T) {
+	t.Run("of a new spec", func(t *testing.T) {
 		f := newFixture(t, branch(1))
-		f.r.Work = func(context.Context, *Scope[*v1alpha1.Branch]) Outcome { return Failed(broken) }
-		_, _ = f.reconcile(t.Context())
-		if f.ready() != "False ReconcileError" {
-			t.Errorf("Ready is %q", f.ready())
+		var got []string
+		for range failureThreshold {
+			f.fail(broken)
+			got = append(got, f.ready())
+		}
+		if diff := cmp.Diff([]string{"", "", "False ReconcileError"}, got); diff != "" {
+			t.Errorf("Ready after each failure (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("Failing is shown at once", func(t *testing.T) {
@@ -392,6 +401,19 @@ func TestTransientOutcomeIsNotWritten(t *testing.T) {
 	f.writes = 0
 	if f.run(transient); f.writes != 0 || f.ready() != "True Succeeded" {
 		t.Errorf("a new spec: %d writes, Ready is %q", f.writes, f.ready())
+	}
+	for range failureThreshold {
+		f.fail(errors.New("no answer"))
+	}
+	if f.ready() != "False ReconcileError" {
+		t.Fatalf("after errors: Ready is %q", f.ready())
+	}
+	if f.run(transient); f.ready() != "Unknown A" {
+		t.Errorf("after the errors: Ready is %q", f.ready())
+	}
+	f.writes = 0
+	if f.run(Progressing("B", "x").Transient()); f.writes != 0 {
+		t.Errorf("after the end of the errors: %d writes", f.writes)
 	}
 }
 
