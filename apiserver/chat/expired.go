@@ -35,8 +35,8 @@ func (s *Service) endOne(ctx context.Context, lease *chat.RunLease) error {
 	if err != nil {
 		return err
 	}
-	c := s.cursor(lease.Account.UID, lease.Thread, 0, lease.LastSort)
-	c.after = run.After
+	c := s.cursor(lease.Account.UID, lease.Thread)
+	c.after, c.last = run.After, lease.LastSort
 	lines, err := c.all(ctx)
 	if err != nil {
 		return err

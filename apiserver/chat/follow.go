@@ -34,9 +34,9 @@ type cursor struct {
 	list [][]byte
 }
 
-// cursor returns a cursor at the beginning of a thread, for a run or for the lines through last.
-func (s *Service) cursor(account string, thread, run, last int64) *cursor {
-	return &cursor{service: s, account: account, thread: thread, run: run, last: last, more: make(chan struct{}, 1)}
+// cursor returns a cursor at the beginning of a thread. The caller sets what it reads: run or last.
+func (s *Service) cursor(account string, thread int64) *cursor {
+	return &cursor{service: s, account: account, thread: thread, more: make(chan struct{}, 1)}
 }
 
 // next returns the lines after the cursor that there are, and moves it. They are valid until it is called again. If there are none,

@@ -131,7 +131,8 @@ func (r *reader) begin(ctx context.Context) (*cursor, error) {
 	if err := r.writeLine(stream.Cutoff(r.thread.ChatID, running)); err != nil {
 		return nil, err
 	}
-	c := s.cursor(r.account, r.thread.ID, 0, r.thread.LastSort)
+	c := s.cursor(r.account, r.thread.ID)
+	c.last = r.thread.LastSort
 	switch {
 	case r.run == nil:
 		c.run, c.after = r.thread.RunID, chat.HistoryStart(r.thread.LastSort)

@@ -12,8 +12,8 @@ func (a *Answer) ChatID() string { return a.thread.ChatID }
 // Wait waits until the message is answered and returns the messages of the run, for callers that do not stream. seen is called with
 // each line. The run goes on if the context ends.
 func (a *Answer) Wait(ctx context.Context, seen func(*stream.Line)) (*stream.Messages, error) {
-	c := a.service.cursor(a.account, a.thread.ID, a.run.ID, 0)
-	c.after = a.run.After
+	c := a.service.cursor(a.account, a.thread.ID)
+	c.run, c.after = a.run.ID, a.run.After
 	m := &stream.Messages{}
 	for {
 		lines, more, err := c.next(ctx)

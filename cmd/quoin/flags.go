@@ -103,7 +103,7 @@ func start(name string, stderr io.Writer, parsed error, l *logFlags, work func(l
 	if limit, err := heap.Limit(); err != nil {
 		logger.Info("The memory limit of the container is not known, and does not limit the heap", "error", err.Error())
 	} else {
-		logger.V(1).Info("The collector of garbage has a limit of memory", "bytes", limit)
+		logger.V(1).Info("The garbage collector has a memory limit", "bytes", limit)
 	}
 	if err := work(logger); err != nil {
 		logger.Error(err, "Exiting with an error")

@@ -75,8 +75,8 @@ func read() state {
 
 // share returns what collection costs: its share of the processors, or its share of the time of this process if that is less. The
 // first is too high while other processes use the processors, and the second says nothing about a process that does little.
-func share(before, after state, elapsed time.Duration) float64 {
-	collecting, other := after.collecting-before.collecting, after.other-before.other
+func share(from, to state, elapsed time.Duration) float64 {
+	collecting, other := to.collecting-from.collecting, to.other-from.other
 	if collecting <= 0 {
 		return 0
 	}

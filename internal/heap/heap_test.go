@@ -100,12 +100,12 @@ func TestShare(t *testing.T) {
 func TestRead(t *testing.T) {
 	before := read()
 	runtime.GC()
-	after := read()
-	if spent := after.collecting - before.collecting; spent <= 0 {
+	now := read()
+	if spent := now.collecting - before.collecting; spent <= 0 {
 		t.Errorf("a collection takes %.6f s", spent)
 	}
-	if after.live <= 0 {
-		t.Errorf("the live heap has %.0f bytes", after.live)
+	if now.live <= 0 {
+		t.Errorf("the live heap has %.0f bytes", now.live)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -67,10 +66,6 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	if err := writeCA(ctx, caFile); err != nil {
 		return 0, err
 	}
-	server, err := inprocess.Serve(ctx, c, apiserver.Config{Gateway: queries.Gateway{Address: address, CAFile: caFile}})
-	if err != nil {
-		return 0, err
-	}
 	scripted = startModel()
 	defer scripted.Close()
 	if err := endpoints(ctx); err != nil {
@@ -81,35 +76,16 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 			return 0, fmt.Errorf("account %s: %w", a.name, err)
 		}
 	}
+	server, err := inprocess.Serve(ctx, c, apiserver.Config{Gateway: queries.Gateway{Address: address, CAFile: caFile}})
+	if err != nil {
+		return 0, err
+	}
 	roots, err := c.Roots(ctx)
 	if err != nil {
 		return 0, err
 	}
 	anyone = &http.Client{Transport: apiclient.Transport(roots, server.Address.String), Timeout: 2 * apiclient.Timeout}
-	if err := apiclient.Eventually(databaseOpen); err != nil {
-		return 0, err
-	}
 	return server.Run(m)
-}
-
-// databaseOpen returns an error until the server has opened its database.
-func databaseOpen() error {
-	body := strings.NewReader(`{"chatId":"none","sessionSettings":{"externalId":"nobody"}}`)
-	r, err := http.NewRequest(http.MethodPost, "https://"+acme.host()+acme.path(analyst, "stream-chat-state"), body)
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Authorization", "Api-Key "+acme.admin)
-	r.Header.Set("Content-Type", "application/json")
-	got, err := anyone.Do(r)
-	if err != nil {
-		return err
-	}
-	defer got.Body.Close()
-	if got.StatusCode != http.StatusNotFound {
-		return fmt.Errorf("the database is not open: %s", got.Status)
-	}
-	return nil
 }
 
 // writeCA writes the certificate authority of the gateway to a file.

@@ -10,8 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 func errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
@@ -67,14 +65,10 @@ var hidden = regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*
 func (a *account) authorize(t *testing.T, values url.Values) *url.URL {
 	t.Helper()
 	browser := program(t, true)
-	var page response
-	apiclient.Soon(t, func() error { // once the database is open
-		page = send(t, browser, http.MethodGet, a.site()+"/auth/oauth2/authorize?"+values.Encode(), "", nil)
-		if page.status != http.StatusOK {
-			return errorf("%d %s", page.status, page.body)
-		}
-		return nil
-	})
+	page := send(t, browser, http.MethodGet, a.site()+"/auth/oauth2/authorize?"+values.Encode(), "", nil)
+	if page.status != http.StatusOK {
+		t.Fatalf("%d %s", page.status, page.body)
+	}
 	if !strings.Contains(page.body, "AI assistant (MCP)") || !strings.Contains(page.body, "It can change nothing") {
 		t.Errorf("the page of consent is %s", page.body)
 	}

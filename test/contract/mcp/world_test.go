@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -69,24 +68,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	}
 	roots.AddCert(idp.Certificate())
 	transport = apiclient.Transport(roots, server.Address.String)
-	if err := apiclient.Eventually(databaseOpen); err != nil {
-		return 0, err
-	}
 	return server.Run(m)
-}
-
-// databaseOpen returns an error until the server has opened its database.
-func databaseOpen() error {
-	form := url.Values{"client_id": {"cube-cli"}, "token": {"unknown"}}
-	got, err := (&http.Client{Transport: transport, Timeout: apiclient.Timeout}).PostForm(acme.site()+"/auth/oauth2/revoke", form)
-	if err != nil {
-		return err
-	}
-	defer got.Body.Close()
-	if got.StatusCode != http.StatusOK {
-		return fmt.Errorf("the database is not open: %s", got.Status)
-	}
-	return nil
 }
 
 func (a *account) create(ctx context.Context, c *clustertest.Cluster, mcp *v1alpha1.AccountMCP) error {

@@ -124,13 +124,5 @@ func (a *account) create(ctx context.Context, c *clustertest.Cluster) error {
 // call sends a request with a token, or without one if it is empty.
 func (a *account) call(t *testing.T, token, method, path string, body any) *apiclient.Answer {
 	t.Helper()
-	var got *apiclient.Answer
-	apiclient.Soon(t, func() error { // the database may not be open yet
-		got = apiclient.Call(t, &http.Client{Transport: transport, Timeout: apiclient.Timeout}, token, method, a.url()+path, body)
-		if got.Status == http.StatusServiceUnavailable {
-			return fmt.Errorf("%d %s", got.Status, got.Body)
-		}
-		return nil
-	})
-	return got
+	return apiclient.Call(t, &http.Client{Transport: transport, Timeout: apiclient.Timeout}, token, method, a.url()+path, body)
 }

@@ -63,14 +63,14 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	if err := writeCA(ctx, caFile); err != nil {
 		return 0, err
 	}
-	server, err := inprocess.Serve(ctx, c, apiserver.Config{Gateway: queries.Gateway{Address: address, CAFile: caFile}})
-	if err != nil {
-		return 0, err
-	}
 	for _, a := range []*account{acme, globex} {
 		if err := a.create(ctx, c); err != nil {
 			return 0, fmt.Errorf("account %s: %w", a.name, err)
 		}
+	}
+	server, err := inprocess.Serve(ctx, c, apiserver.Config{Gateway: queries.Gateway{Address: address, CAFile: caFile}})
+	if err != nil {
+		return 0, err
 	}
 	roots, err := c.Roots(ctx)
 	if err != nil {

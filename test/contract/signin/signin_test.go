@@ -141,12 +141,6 @@ var hidden = regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*
 // TestLogin replays `cube login`, `cube whoami` and a refresh, while a person uses a browser, until the person is deactivated.
 func TestLogin(t *testing.T) {
 	cli := newProgram(t, nil)
-	apiclient.Soon(t, func() error { // once the database is open
-		if got := cli.send(http.MethodPost, "/auth/oauth2/revoke", url.Values{"client_id": {"cube-cli"}, "token": {"x"}}); got.status != http.StatusOK {
-			return fmt.Errorf("%d %s", got.status, got.text)
-		}
-		return nil
-	})
 	device := cli.want(200, http.MethodPost, "/auth/device/code", url.Values{"client_id": {"cube-cli"}})
 	if expires, ok := device.fields["expires_in"].(float64); !ok || expires != 900 || device.fields["interval"] != 5.0 || !strings.HasPrefix(device.field("verification_uri_complete"), site+"/auth/device?user_code=") {
 		t.Errorf("the answer is %s", device.text)

@@ -49,16 +49,16 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 	if databaseURL, err = database.NewDatabase(); err != nil {
 		return 0, err
 	}
+	for _, a := range []*account{acme, globex} {
+		if err := a.create(ctx, c); err != nil {
+			return 0, fmt.Errorf("account %s: %w", a.name, err)
+		}
+	}
 	var servers [2]*inprocess.Server
 	for i := range servers {
 		metrics.Registry = prometheus.NewRegistry() // each process has one
 		if servers[i], err = inprocess.Serve(ctx, c, apiserver.Config{DatabaseURL: databaseURL}); err != nil {
 			return 0, err
-		}
-	}
-	for _, a := range []*account{acme, globex} {
-		if err := a.create(ctx, c); err != nil {
-			return 0, fmt.Errorf("account %s: %w", a.name, err)
 		}
 	}
 	roots, err := c.Roots(ctx)
@@ -67,19 +67,6 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 	}
 	for i, server := range servers {
 		replicas[i] = &http.Client{Transport: apiclient.Transport(roots, server.Address.String), Timeout: apiclient.Timeout}
-	}
-	for _, replica := range replicas { // the database is opened in the background
-		ready := apiclient.Request{Method: http.MethodGet, URL: "https://acme.example.com/api/v1/deployments/1/folders", Authorization: "Bearer " + acme.admin}
-		err := apiclient.Eventually(func() error {
-			got, err := ready.Send(ctx, replica)
-			if err == nil && got.Status != http.StatusOK {
-				err = fmt.Errorf("%d %s", got.Status, got.Body)
-			}
-			return err
-		})
-		if err != nil {
-			return 0, err
-		}
 	}
 	return servers[0].Run(m)
 }

@@ -50,14 +50,7 @@ func Serve(ctx context.Context, c *clustertest.Cluster, config apiserver.Config)
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-open:
-		return s, nil
-	case err := <-s.stopped:
-		return nil, err
-	case <-time.After(3 * apiclient.Timeout):
-		return nil, fmt.Errorf("quoin apiserver has not opened its database after %s", 3*apiclient.Timeout)
-	}
+	return s, s.wait(open, "opened its database")
 }
 
 // ServeAs is Serve with another client configuration, and does not wait for the database.
@@ -69,21 +62,27 @@ func ServeAs(ctx context.Context, c *clustertest.Cluster, as *rest.Config, confi
 		}
 		config.HTTPS.Listener = listener
 	}
-	listening := make(chan serving.Addresses, 1)
-	config.Namespace, config.Version, config.OnListen = clustertest.Namespace, "test", func(a serving.Addresses) { listening <- a }
+	s, listening := &Server{stopped: make(chan error, 1)}, make(chan struct{})
+	config.Namespace, config.Version, config.OnListen = clustertest.Namespace, "test", func(a serving.Addresses) {
+		s.Address = a.HTTPS
+		close(listening)
+	}
 	config.RequestsPerSecond, config.Burst = cmp.Or(config.RequestsPerSecond, 1e6), cmp.Or(config.Burst, 1e6)
 	config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
 	config.DatabaseURL = cmp.Or(config.DatabaseURL, "sqlite://"+filepath.Join(c.Folder, "quoin.db"))
-	s := &Server{stopped: make(chan error, 1)}
 	go func() { s.stopped <- apiserver.Run(ctx, as, config) }()
+	return s, s.wait(listening, "listened")
+}
+
+// wait waits until the server has done something.
+func (s *Server) wait(done <-chan struct{}, what string) error {
 	select {
-	case addresses := <-listening:
-		s.Address = addresses.HTTPS
-		return s, nil
+	case <-done:
+		return nil
 	case err := <-s.stopped:
-		return nil, err
+		return fmt.Errorf("quoin apiserver stopped before it has %s: %w", what, err)
 	case <-time.After(3 * apiclient.Timeout):
-		return nil, fmt.Errorf("quoin apiserver does not listen after %s", 3*apiclient.Timeout)
+		return fmt.Errorf("quoin apiserver has not %s after %s", what, 3*apiclient.Timeout)
 	}
 }
 
