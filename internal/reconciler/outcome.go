@@ -119,8 +119,8 @@ func (o Outcome) Transient() Outcome {
 	return o
 }
 
-// Deferred returns an outcome that is not written to the status: the next reconciliation writes the
-// state of that time.
+// Deferred returns an outcome that is not written to the status, except in place of an error: the next
+// reconciliation writes the state of that time.
 func (o Outcome) Deferred() Outcome {
 	o.deferred = true
 	return o

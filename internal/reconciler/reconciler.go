@@ -180,7 +180,7 @@ func (r *Reconciler[T]) finish(ctx context.Context, req ctrl.Request, scope *Sco
 	if failures := r.countFailure(req, o.err); o.err != nil && failures < failureThreshold {
 		return ctrl.Result{}, o.err
 	}
-	if o.deferred || o.transient && showsWork(scope.Object) {
+	if (o.deferred || o.transient && isUnobserved(scope.Object)) && !reportsError(scope.Object) {
 		return ctrl.Result{RequeueAfter: o.After}, nil
 	}
 	Summarise(scope.Object, o)
@@ -200,11 +200,15 @@ func (r *Reconciler[T]) finish(ctx context.Context, req ctrl.Request, scope *Sco
 	return ctrl.Result{RequeueAfter: o.After}, nil
 }
 
-// showsWork reports whether the status shows that the generation is not handled yet, and no error.
-func showsWork(obj v1alpha1.Object) bool {
-	status := obj.Common()
-	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	return status.ObservedGeneration != obj.GetGeneration() && (ready == nil || ready.Reason != v1alpha1.ReasonError)
+// isUnobserved reports whether the status is that of an earlier generation.
+func isUnobserved(obj v1alpha1.Object) bool {
+	return obj.Common().ObservedGeneration != obj.GetGeneration()
+}
+
+// reportsError reports whether the status has the outcome of Failed.
+func reportsError(obj v1alpha1.Object) bool {
+	ready := meta.FindStatusCondition(obj.Common().Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonError
 }
 
 // countFailure returns the number of consecutive failures; a nil error resets it.

@@ -402,19 +402,6 @@ func TestTransientOutcomeIsNotWritten(t *testing.T) {
 	if f.run(transient); f.writes != 0 || f.ready() != "True Succeeded" {
 		t.Errorf("a new spec: %d writes, Ready is %q", f.writes, f.ready())
 	}
-	for range failureThreshold {
-		f.fail(errors.New("no answer"))
-	}
-	if f.ready() != "False ReconcileError" {
-		t.Fatalf("after errors: Ready is %q", f.ready())
-	}
-	if f.run(transient); f.ready() != "Unknown A" {
-		t.Errorf("after the errors: Ready is %q", f.ready())
-	}
-	f.writes = 0
-	if f.run(Progressing("B", "x").Transient()); f.writes != 0 {
-		t.Errorf("after the end of the errors: %d writes", f.writes)
-	}
 }
 
 // TestDeferredOutcomeIsNotWritten: the status keeps the state before, and the next reconciliation is not
@@ -426,6 +413,28 @@ func TestDeferredOutcomeIsNotWritten(t *testing.T) {
 	result := f.run(Progressing("A", "x").RequeueIn(time.Second).Deferred())
 	if result.RequeueAfter != time.Second || f.writes != 0 || f.ready() != "True Succeeded" {
 		t.Errorf("requeued after %s, %d writes, Ready is %q", result.RequeueAfter, f.writes, f.ready())
+	}
+}
+
+// TestErrorsAreReplaced also by outcomes that are not written otherwise, so that an error is not reported after
+// its end.
+func TestErrorsAreReplaced(t *testing.T) {
+	for name, o := range map[string]Outcome{"transient": Progressing("A", "x").Transient(), "deferred": Progressing("A", "x").Deferred()} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, branch(1))
+			for range failureThreshold {
+				f.fail(errors.New("no answer"))
+			}
+			if f.ready() != "False ReconcileError" {
+				t.Fatalf("after the errors: Ready is %q", f.ready())
+			}
+			f.writes = 0
+			for range 2 {
+				if f.run(o); f.ready() != "Unknown A" || f.writes != 1 {
+					t.Errorf("after %d writes Ready is %q", f.writes, f.ready())
+				}
+			}
+		})
 	}
 }
 
