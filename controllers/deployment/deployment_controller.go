@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -45,11 +47,13 @@ type Options struct {
 type deploymentReconciler struct {
 	Options
 	client *kube.Client
+	// since returns when it was called first. Standby replicas are created long before they reconcile.
+	since func() time.Time
 }
 
 // New returns the reconciler of Deployments.
 func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, opts Options) *reconciler.Reconciler[*v1alpha1.Deployment] {
-	r := &deploymentReconciler{Options: opts, client: c.As(FieldManager)}
+	r := &deploymentReconciler{Options: opts, client: c.As(FieldManager), since: sync.OnceValue(clk.Now)}
 	return &reconciler.Reconciler[*v1alpha1.Deployment]{
 		Client: r.client, Recorder: recorder, Clock: clk,
 		New:    func() *v1alpha1.Deployment { return &v1alpha1.Deployment{} },
@@ -114,7 +118,10 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	if o != nil {
 		return *o
 	}
-	return r.version(ctx, s, observation{deployment: s.Object, choice: chosen, commit: model.commit, production: production, now: s.Clock.Now()}, model, hostProblem)
+	return r.version(ctx, s, observation{
+		deployment: s.Object, choice: chosen, commit: model.commit, production: production,
+		now: s.Clock.Now(), since: r.since(),
+	}, model, hostProblem)
 }
 
 // identify claims the deployment's display name and allocates its IDs.

@@ -310,9 +310,10 @@ func TestDeletedDeploymentReleasesItsSlot(t *testing.T) {
 	api := newAPI(t)
 	fleet := NewFleet(api, 1)
 	fleet.OccupySlot(t.Context(), keyOf("deleted"), "")
-	remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	remotes := NewRemotes(api, nil, clock)
 	remotes.states[keyOf("deleted")] = &remoteState{}
-	r := New(kube.NewClient(api, api, "quoin-test"), nil, nil, Options{Fleet: fleet, Remotes: remotes})
+	r := New(kube.NewClient(api, api, "quoin-test"), nil, clock, Options{Fleet: fleet, Remotes: remotes})
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf("deleted")}); err != nil {
 		t.Fatal(err)
 	}

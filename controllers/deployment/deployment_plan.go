@@ -41,6 +41,8 @@ type observation struct {
 	// production is the production environment; nil when there is none.
 	production *v1alpha1.Environment
 	now        time.Time
+	// since is when the controller started to reconcile.
+	since time.Time
 	// denial is why the target may not be rolled out yet; empty if it may.
 	denial denial
 }

@@ -49,7 +49,7 @@ func (o *planner) startRequest(inProgress bool) *startRequest {
 // continueRollout decides how a rollout that has a start time goes on.
 func (o *planner) continueRollout() plan {
 	rollout := o.status.Rollout
-	remaining := rollout.StartTime.Add(o.rolloutTimeout()).Sub(o.now)
+	remaining := o.deadline().Sub(o.now)
 	blocked := o.isSet(o.target) && o.blocked()
 	switch {
 	case blocked && o.previous() != nil && o.modelBroken():
@@ -66,6 +66,16 @@ func (o *planner) continueRollout() plan {
 			"Version %s did not become ready within %s: %s", o.target.Version, progressDeadline(o.deployment), o.failureMessage()))}
 	}
 	return o.failRollout()
+}
+
+// deadline is when the rollout has failed. A controller that starts does not know for how long there was none to create
+// and observe pods, so a rollout has all the time again, unless it has failed before.
+func (o *planner) deadline() time.Time {
+	start := o.status.Rollout.StartTime.Time
+	if o.since.After(start) && !o.isRecorded() {
+		start = o.since
+	}
+	return start.Add(o.rolloutTimeout())
 }
 
 // rolloutTimeout is the progress deadline, plus the limit for compilation while pods compile
@@ -96,16 +106,22 @@ func (o *planner) failRollout() plan {
 
 // recordFailure adds the target to the list of failures, once for each rollout.
 func (o *planner) recordFailure() {
-	image, start := o.target.Pinned(), o.status.Rollout.StartTime
-	if slices.ContainsFunc(o.status.Failures, func(f v1alpha1.FailedVersion) bool { return f.Image == image && start.Before(&f.Time) }) {
+	if o.isRecorded() {
 		return
 	}
+	image := o.target.Pinned()
 	failure := v1alpha1.FailedVersion{
 		Version: o.target.Version, Image: image,
 		Message: reconciler.Clip(o.failureMessage(), maxFailureMessage), Time: metav1.NewTime(o.now.Truncate(time.Second)),
 	}
 	failures := append([]v1alpha1.FailedVersion{failure}, withoutImage(o.status.Failures, image)...)
 	o.status.Failures = failures[:min(len(failures), maxFailures)]
+}
+
+// isRecorded reports whether the list of failures has the rollout.
+func (o *planner) isRecorded() bool {
+	image, start := o.target.Pinned(), o.status.Rollout.StartTime
+	return slices.ContainsFunc(o.status.Failures, func(f v1alpha1.FailedVersion) bool { return f.Image == image && start.Before(&f.Time) })
 }
 
 // withoutImage returns failures without that of an image.

@@ -26,6 +26,7 @@ var update = flag.Bool("update", false, "update the golden transcripts")
 // server, which is possible because makePlan is pure.
 type world struct {
 	now        time.Time
+	since      time.Time // when the controller started
 	deployment *v1alpha1.Deployment
 	production *v1alpha1.Environment
 	target     string
@@ -73,7 +74,7 @@ func (w *world) observe() observation {
 	}
 	return observation{
 		deployment: w.deployment, choice: chosen,
-		commit: w.commit, production: w.production, now: w.now,
+		commit: w.commit, production: w.production, now: w.now, since: w.since,
 	}
 }
 

@@ -46,6 +46,24 @@ var scenarios = map[string][]func(*world){
 		func(w *world) { w.pass(61 * time.Second) },
 		func(w *world) { w.pass(time.Hour) },
 	},
+	"controller-starts-after-the-deadline-of-a-rollout": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target, w.slow = "1.2.4", true },
+		func(w *world) { w.pass(time.Hour); w.since = w.now },
+		func(w *world) { w.pass(59 * time.Second); w.slow = false },
+	},
+	"controller-starts-after-the-deadline-of-a-broken-version": {
+		func(w *world) { w.target = "1.2.3" },
+		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },
+		func(w *world) { w.pass(time.Hour); w.since = w.now },
+		func(w *world) { w.pass(61 * time.Second) },
+		func(w *world) { w.pass(time.Hour); w.since = w.now },
+	},
+	"controller-starts-after-a-failed-first-install": {
+		func(w *world) { w.target, w.broken["1.2.3"] = "1.2.3", true },
+		func(w *world) { w.pass(61 * time.Second) },
+		func(w *world) { w.pass(time.Hour); w.since = w.now },
+	},
 	"broken-version-is-tried-again-after-a-change-of-the-variables": {
 		func(w *world) { w.target = "1.2.3" },
 		func(w *world) { w.target, w.broken["1.2.4"] = "1.2.4", true },

@@ -69,6 +69,30 @@ func (w *world) tried(version string) int {
 	return n
 }
 
+// TestOutageDuringRollout: the controllers stop during the rollout of a version, for longer than its deadline,
+// while its pods start or are not created yet. The version has not failed, and is rolled out.
+func TestOutageDuringRollout(t *testing.T) {
+	forEachSeed(t, []uint64{1, 2, 3, 4}, func(t *testing.T, seed uint64) {
+		w := newFleet(t, seed)
+		w.images.push("v1.2.4")
+		for passes := 0; w.tried("1.2.4") == 0; passes++ {
+			if passes == 10 {
+				t.Fatal("no rollout has started")
+			}
+			w.pass()
+		}
+		w.clock.Step(time.Hour)
+		w.restart()
+		w.settle()
+		w.expectVersions("1.2.4", 12)
+		for _, d := range w.deployments() {
+			if len(d.Status.Failures) > 0 {
+				t.Errorf("%s: a version is counted as failed: %+v", d.Name, d.Status.Failures)
+			}
+		}
+	})
+}
+
 // TestBrokenHeadStops: a broken version is rolled out to no more deployments than its channel allows.
 // They are rolled back, and new deployments are installed with the previous version. A restart of the
 // controllers writes nothing. The version can be pinned, and resumed; neither applies to later versions.
