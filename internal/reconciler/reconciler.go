@@ -180,7 +180,7 @@ func (r *Reconciler[T]) finish(ctx context.Context, req ctrl.Request, scope *Sco
 	if failures := r.countFailure(req, o.err); o.err != nil && failures < failureThreshold {
 		return ctrl.Result{}, o.err
 	}
-	if (o.deferred || o.transient && isUnobserved(scope.Object)) && !reportsError(scope.Object) {
+	if (o.deferred || o.transient && scope.Object.Common().ObservedGeneration != scope.Object.GetGeneration()) && !reportsError(scope.Object) {
 		return ctrl.Result{RequeueAfter: o.After}, nil
 	}
 	Summarise(scope.Object, o)
@@ -198,11 +198,6 @@ func (r *Reconciler[T]) finish(ctx context.Context, req ctrl.Request, scope *Sco
 		return ctrl.Result{}, o.err
 	}
 	return ctrl.Result{RequeueAfter: o.After}, nil
-}
-
-// isUnobserved reports whether the status is that of an earlier generation.
-func isUnobserved(obj v1alpha1.Object) bool {
-	return obj.Common().ObservedGeneration != obj.GetGeneration()
 }
 
 // reportsError reports whether the status has the outcome of Failed.
