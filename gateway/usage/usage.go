@@ -21,6 +21,9 @@ const (
 	usedInterval = 5 * time.Minute
 )
 
+// retryInterval is the pause after a write that failed.
+const retryInterval = time.Second
+
 // maxPending is the length of the queue. An update that finds it full is dropped, and queued with
 // the next request.
 const maxPending = 1024
@@ -68,6 +71,10 @@ func (r *Recorder) enqueue(u update, interval time.Duration) {
 	}
 	r.last[u] = now
 	r.mu.Unlock()
+	r.push(u)
+}
+
+func (r *Recorder) push(u update) {
 	select {
 	case r.queue() <- u:
 	default:
@@ -88,6 +95,10 @@ func (r *Recorder) reset(u update) {
 }
 
 // Run writes the queued updates until the context ends. It returns nil.
+//
+// An update that cannot be written is queued again: otherwise an environment in use could be put to
+// sleep after an outage of the API server, and a request that waits for its environment to wake
+// would have to be repeated.
 func (r *Recorder) Run(ctx context.Context) error {
 	sweep := time.NewTicker(usedInterval)
 	defer sweep.Stop()
@@ -97,7 +108,12 @@ func (r *Recorder) Run(ctx context.Context) error {
 			return nil
 		case u := <-r.queue():
 			if err := r.write(ctx, u); err != nil && ctx.Err() == nil {
-				r.Log.Warn("Cannot annotate an environment; retrying when it is used again", "environment", u.environment.String(), "annotation", u.annotation, "error", err)
+				r.Log.Warn("Cannot annotate an environment; retrying", "environment", u.environment.String(), "annotation", u.annotation, "error", err)
+				r.push(u)
+				select {
+				case <-ctx.Done():
+				case <-time.After(retryInterval):
+				}
 			}
 		case <-sweep.C:
 			r.sweep()

@@ -2,8 +2,11 @@ package usage
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,4 +89,57 @@ func TestFullQueueDoesNotBlock(t *testing.T) {
 	if len(r.queue()) != maxPending || len(r.last) != maxPending {
 		t.Errorf("%d pending, %d entries", len(r.queue()), len(r.last))
 	}
+}
+
+// TestOutage: uses and wake requests that cannot be written are written when the API server answers
+// again, without another request.
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme := runtime.NewScheme()
+		if err := v1alpha1.AddToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		used := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+		sleeping := used.DeepCopy()
+		sleeping.Name = "sales-dev"
+		sleeping.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonAsleep}}
+		var out atomic.Bool
+		var tries atomic.Int64
+		kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(used, sleeping).WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+				tries.Add(1)
+				if out.Load() {
+					return errors.New("connection refused")
+				}
+				return c.Patch(ctx, o, p, options...)
+			},
+		}).Build()
+		r := &Recorder{Cache: kube, Writer: kube, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { _ = r.Run(ctx) }()
+		defer func() {
+			stop()
+			synctest.Wait()
+		}()
+
+		out.Store(true)
+		r.Used(client.ObjectKeyFromObject(used))
+		r.RequestWake(client.ObjectKeyFromObject(sleeping))
+		time.Sleep(time.Minute)
+		if n := tries.Load(); n < 10 || n > 61 {
+			t.Errorf("%d tries in a minute without an API server, want one a second at most", n)
+		}
+		out.Store(false)
+		end := time.Now()
+		time.Sleep(3 * time.Second)
+		for annotation, e := range map[string]*v1alpha1.Environment{v1alpha1.AnnotationLastUsed: used, v1alpha1.AnnotationWakeRequested: sleeping} {
+			if err := kube.Get(t.Context(), client.ObjectKeyFromObject(e), e); err != nil {
+				t.Fatal(err)
+			}
+			at, err := time.Parse(time.RFC3339, e.Annotations[annotation])
+			if err != nil || at.Before(end) {
+				t.Errorf("%s of %s is %q after the outage, which ended at %s: %v", annotation, e.Name, e.Annotations[annotation], end, err)
+			}
+		}
+	})
 }
