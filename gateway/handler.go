@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -149,7 +150,7 @@ func (h *handler) serve(w *deadlineWriter, r *http.Request, e *exchange) {
 	h.serveAuthenticated(w, r, e)
 }
 
-func (h *handler) serveAuthenticated(w http.ResponseWriter, r *http.Request, e *exchange) {
+func (h *handler) serveAuthenticated(w *deadlineWriter, r *http.Request, e *exchange) {
 	target := e.target
 	done, wait := h.limits.acquire(types.NamespacedName{Namespace: target.Namespace, Name: target.Deployment})
 	if wait > 0 {
@@ -163,6 +164,11 @@ func (h *handler) serveAuthenticated(w http.ResponseWriter, r *http.Request, e *
 		h.usage.Used(e.environment())
 		if !e.call.Pool.Ready() {
 			defer h.wake(r.Context(), e)()
+		}
+		if e.webSocket {
+			w.onHijack = func(conn net.Conn) net.Conn {
+				return &usedConn{Conn: conn, used: func() { h.usage.Used(e.environment()) }}
+			}
 		}
 	}
 	if derive := derivations[target.Rest]; derive != nil && slices.Contains([]string{http.MethodGet, http.MethodHead}, r.Method) {

@@ -74,12 +74,27 @@ type authentication struct {
 	timeout  *time.Timer
 	end      context.CancelCauseFunc
 
-	mu   sync.Mutex
-	done func() // releases the place of the deployment
+	mu    sync.Mutex
+	done  func() // releases the place of the deployment
+	ended bool   // the request has ended: it takes no place any more
 }
 
 func (a *authentication) wrap(conn net.Conn) net.Conn {
-	return &tokenConn{Conn: conn, check: a.check}
+	conn = &tokenConn{Conn: conn, check: a.check}
+	if a.exchange.target.MaySleep() {
+		conn = &usedConn{Conn: conn, used: a.used}
+	}
+	return conn
+}
+
+// used records the use of the environment, once the WebSocket has authenticated.
+func (a *authentication) used() {
+	a.mu.Lock()
+	authenticated := a.done != nil
+	a.mu.Unlock()
+	if authenticated {
+		a.handler.usage.Used(a.exchange.environment())
+	}
 }
 
 // check checks the token of a message. If it is valid for data, the WebSocket takes a place of the
@@ -95,22 +110,33 @@ func (a *authentication) check(value string) bool {
 		a.end(errEvicted)
 		return true
 	}
-	a.mu.Lock()
-	a.done = done
-	a.mu.Unlock()
+	if !a.hold(done) {
+		return false
+	}
 	if a.timeout.Stop() {
 		a.peer.Done()
 	}
 	serving.Authenticated(a.request, target.Account)
-	if target.MaySleep() {
-		h.usage.Used(a.exchange.environment())
+	return true
+}
+
+// hold keeps the place of the deployment until release, or returns it at once if the request has ended while its token
+// was checked.
+func (a *authentication) hold(done func()) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		done()
+		return false
 	}
+	a.done = done
 	return true
 }
 
 func (a *authentication) release() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.ended = true
 	if a.done != nil {
 		a.done()
 	}

@@ -35,6 +35,31 @@ func closeWrite(conn net.Conn) error {
 	return errors.ErrUnsupported
 }
 
+// usedConn is the client's side of a WebSocket to an environment that may sleep. What is sent in either direction is a
+// use: a WebSocket may be open, and in use, for longer than an environment stays awake without use.
+type usedConn struct {
+	net.Conn
+	used func()
+}
+
+// Read implements net.Conn.
+func (c *usedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.used()
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *usedConn) Write(p []byte) (int, error) {
+	c.used()
+	return c.Conn.Write(p)
+}
+
+// CloseWrite closes the write side.
+func (c *usedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
 // Read implements net.Conn.
 func (c *tokenConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)

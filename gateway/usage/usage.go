@@ -41,6 +41,8 @@ type Recorder struct {
 	pending chan update
 	mu      sync.Mutex
 	last    map[update]time.Time
+	// queued are the updates in pending: each is there once.
+	queued map[update]struct{}
 }
 
 // update sets an annotation of an environment to the current time.
@@ -75,10 +77,19 @@ func (r *Recorder) enqueue(u update, interval time.Duration) {
 }
 
 func (r *Recorder) push(u update) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, queued := r.queued[u]; queued {
+		return
+	}
+	if r.queued == nil {
+		r.queued = map[update]struct{}{}
+	}
 	select {
 	case r.queue() <- u:
+		r.queued[u] = struct{}{}
 	default:
-		r.reset(u)
+		delete(r.last, u)
 	}
 }
 
@@ -134,6 +145,9 @@ func (r *Recorder) sweep() {
 }
 
 func (r *Recorder) write(ctx context.Context, u update) error {
+	r.mu.Lock()
+	delete(r.queued, u)
+	r.mu.Unlock()
 	environment := &v1alpha1.Environment{}
 	if err := r.Cache.Get(ctx, u.environment, environment); err != nil {
 		return client.IgnoreNotFound(err)
@@ -147,12 +161,16 @@ func (r *Recorder) write(ctx context.Context, u update) error {
 			return nil
 		}
 	}
-	now := r.Now().UTC()
+	now := r.Now()
 	if last, err := time.Parse(time.RFC3339, environment.Annotations[u.annotation]); err == nil && now.Sub(last) < interval && !last.After(now) {
+		// Another replica has written it. The next write is due an interval after that one, not after this request.
+		r.mu.Lock()
+		r.last[u] = now.Add(-now.Sub(last))
+		r.mu.Unlock()
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"annotations": map[string]string{u.annotation: now.Format(time.RFC3339)},
+		"annotations": map[string]string{u.annotation: now.UTC().Format(time.RFC3339)},
 	}})
 	if err != nil {
 		return err

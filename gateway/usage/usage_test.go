@@ -143,3 +143,82 @@ func TestOutage(t *testing.T) {
 		}
 	})
 }
+
+// TestUseIsRecordedAfterThatOfAnotherReplica: a use that is not written, because another replica has recorded one, does
+// not suppress the write that is due five minutes after that one.
+func TestUseIsRecordedAfterThatOfAnotherReplica(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	environment := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(environment).Build()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	clock := start
+	first := &Recorder{Cache: kube, Writer: kube, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return clock }}
+	second := &Recorder{Cache: kube, Writer: kube, Log: first.Log, Now: first.Now}
+	use := func(r *Recorder) {
+		r.Used(name)
+		for len(r.queue()) > 0 {
+			if err := r.write(t.Context(), <-r.queue()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	use(first)
+	for clock = start.Add(4 * time.Minute); clock.Before(start.Add(15 * time.Minute)); clock = clock.Add(47 * time.Second) {
+		use(second)
+		if err := kube.Get(t.Context(), name, environment); err != nil {
+			t.Fatal(err)
+		}
+		last, err := time.Parse(time.RFC3339, environment.Annotations[v1alpha1.AnnotationLastUsed])
+		if lag := clock.Sub(last); err != nil || lag > usedInterval {
+			t.Fatalf("the recorded use is %s old in an environment that is used now: %v", lag, err)
+		}
+	}
+}
+
+// TestFailingUpdateIsQueuedOnce: an environment that cannot be written, such as one that an admission webhook of its
+// tenant denies, does not fill the queue, and does not delay the uses of others.
+func TestFailingUpdateIsQueuedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme := runtime.NewScheme()
+		if err := v1alpha1.AddToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		denied := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+		denied.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonAsleep}}
+		other := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "orders-stg"}}
+		kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(denied, other).WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+				if o.GetNamespace() == name.Namespace {
+					return errors.New("denied by an admission webhook")
+				}
+				return c.Patch(ctx, o, p, options...)
+			},
+		}).Build()
+		r := &Recorder{Cache: kube, Writer: kube, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { _ = r.Run(ctx) }()
+		defer func() {
+			stop()
+			synctest.Wait()
+		}()
+		for range 60 * 30 { // an hour of requests to one sleeping environment
+			r.RequestWake(name)
+			time.Sleep(2 * time.Second)
+		}
+		synctest.Wait()
+		if n := len(r.queue()); n > 1 {
+			t.Errorf("%d copies of one update are queued", n)
+		}
+		r.Used(client.ObjectKeyFromObject(other))
+		time.Sleep(10 * time.Second)
+		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil {
+			t.Fatal(err)
+		}
+		if other.Annotations[v1alpha1.AnnotationLastUsed] == "" {
+			t.Error("the use of another environment is not recorded within 10 seconds")
+		}
+	})
+}
