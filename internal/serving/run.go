@@ -82,7 +82,9 @@ type server struct {
 	auxiliary []*http.Server
 
 	running sync.WaitGroup
-	failed  chan error
+	// requests are the running handlers of HTTPS. Shutdown does not wait for those of WebSockets.
+	requests sync.WaitGroup
+	failed   chan error
 }
 
 // Run serves handler over HTTPS, with HTTP/1.1 and HTTP/2, until ctx ends. Then it drains: /readyz
@@ -148,7 +150,7 @@ func (s *server) start(ctx context.Context, handler http.Handler) error {
 		s.OnListen(Addresses{HTTPS: address(listeners["https"]), Probes: address(listeners["probes"]), Metrics: address(listeners["metrics"])})
 	}
 
-	s.https = s.newServer(handler)
+	s.https = s.newServer(s.count(handler))
 	s.https.ConnContext = connContext
 	s.https.TLSConfig = &tls.Config{
 		MinVersion: tls.VersionTLS12, GetCertificate: s.GetCertificate, NextProtos: []string{"h2", "http/1.1"},
@@ -232,10 +234,38 @@ func (s *server) drain() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
 	defer cancel()
-	if err := s.https.Shutdown(ctx); err != nil {
+	err := s.https.Shutdown(ctx)
+	if err == nil {
+		err = s.wait(ctx)
+	}
+	if err != nil {
 		s.Log.Warn("Aborting the requests that are still running", "error", err)
 	}
 	return nil
+}
+
+// count counts the running handlers.
+func (s *server) count(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		defer s.requests.Done()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// wait waits for the running handlers after Shutdown, when no more begin.
+func (s *server) wait(ctx context.Context) error {
+	ended := make(chan struct{})
+	go func() {
+		s.requests.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // close closes all connections and waits for the servers.

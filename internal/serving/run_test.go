@@ -347,6 +347,39 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestDrainOfWebSockets: Run waits for handlers that have hijacked their connections too.
+func TestDrainOfWebSockets(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s := start(t, Options{DrainTimeout: time.Hour}, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		close(entered)
+		<-leave
+	})
+	conn, err := tls.Dial("tcp", s.HTTPS.String(), s.tlsConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	s.stop()
+	select {
+	case err := <-s.done:
+		s.done <- err
+		t.Error("Run has returned while a WebSocket is open")
+	case <-time.After(300 * time.Millisecond):
+	}
+	close(leave)
+	s.wait(t)
+}
+
 // During the delay, /readyz returns 503 and requests are served.
 func TestShutdownDelay(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
