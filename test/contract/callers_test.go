@@ -18,6 +18,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 // identityProvider is an OIDC issuer with discovery and keys over HTTPS.
@@ -120,6 +122,12 @@ func serviceAccountToken(t *testing.T, name string, audience string, verbs ...st
 		if _, err := clientset.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		// The authorizer watches roles.
+		apiclient.Soon(t, func() error {
+			return wantPermission(ctx, "system:serviceaccount:default:"+name, authorizationv1.ResourceAttributes{
+				Group: "api.platform.quoin.dev", Resource: "accounts", Subresource: "proxy", Name: acme.name, Verb: verbs[0],
+			}, true)
+		})
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
 	token, err := clientset.CoreV1().ServiceAccounts("default").CreateToken(ctx, name, request, metav1.CreateOptions{})

@@ -21,7 +21,7 @@ func (a *account) grant(ctx context.Context) error {
 	if err := cluster.Grant(ctx, a.name); err != nil {
 		return err
 	}
-	return apiclient.Eventually(func() error { return wantPermission(ctx, secretAccess(a), true) })
+	return apiclient.Eventually(func() error { return wantPermission(ctx, clustertest.User(clustertest.APIServer), secretAccess(a), true) })
 }
 
 // revoke deletes the RoleBindings of the account until the end of the test.
@@ -43,16 +43,16 @@ func (a *account) revoke(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	apiclient.Soon(t, func() error { return wantPermission(ctx, secretAccess(a), false) })
+	apiclient.Soon(t, func() error { return wantPermission(ctx, clustertest.User(clustertest.APIServer), secretAccess(a), false) })
 }
 
 func secretAccess(a *account) authorizationv1.ResourceAttributes {
 	return authorizationv1.ResourceAttributes{Namespace: a.name, Verb: "get", Resource: "secrets", Name: "analytics-production-credentials"}
 }
 
-// wantPermission returns an error unless allowed is what kube-apiserver decides for the permission.
-func wantPermission(ctx context.Context, permission authorizationv1.ResourceAttributes, allowed bool) error {
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: clustertest.User(clustertest.APIServer), ResourceAttributes: &permission}}
+// wantPermission returns an error unless allowed is what kube-apiserver decides for the permission of a user.
+func wantPermission(ctx context.Context, user string, permission authorizationv1.ResourceAttributes, allowed bool) error {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &permission}}
 	clientset, err := kubernetes.NewForConfig(kubeAdmin)
 	if err != nil {
 		return err
