@@ -69,7 +69,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(rivals(mgr.GetClient())), predicates.Spec()).
 		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(ofClaim(mgr.GetClient())), predicates.Existence()).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
-		Watches(&v1alpha1.OidcTokenConfig{}, handler.EnqueueRequestsFromMapFunc(withoutKeys(mgr.GetClient())), predicates.Existence()).
+		Watches(&v1alpha1.OidcTokenConfig{}, handler.EnqueueRequestsFromMapFunc(ofTokenConfig(mgr.GetClient())), predicates.Existence()).
 		Watches(&v1alpha1.AccountRole{}, requests.Later(scim.RolesDelay, ofRole(mgr.GetClient())), predicates.Existence()).
 		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(ofNamespace(mgr.GetClient())), predicates.Existence()).
 		WithOptions(opts).

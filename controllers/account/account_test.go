@@ -281,7 +281,10 @@ func TestWatchesEnqueueAffectedAccounts(t *testing.T) {
 		ready(a)
 		a.DeletionTimestamp, a.Finalizers = &now, []string{v1alpha1.FinalizerAccount}
 	}
-	w := newFixture(t, account("well", 1, ready), account("waits", 2), account("deleting", 3, deleting))
+	keys := func(a *v1alpha1.Account) {
+		a.Status.OidcTokenKeys = []v1alpha1.OidcTokenKey{{Number: 1, ID: "x", Modulus: "x"}}
+	}
+	w := newFixture(t, account("well", 1, ready, keys), account("waits", 2), account("deleting", 3, deleting))
 	namespace := func(name string, deletion *metav1.Time) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, DeletionTimestamp: deletion}}
 	}
@@ -291,14 +294,15 @@ func TestWatchesEnqueueAffectedAccounts(t *testing.T) {
 	}{
 		"account": {rivals(w.api)(t.Context(), account("well", 1)), []string{"waits"}},
 		"account with the namespace of a ready one": {rivals(w.api)(t.Context(), account("old", 0, in("well"))), []string{"waits", "well"}},
-		"claim on a host":                   {ofClaim(w.api)(t.Context(), &v1alpha1.Claim{Spec: v1alpha1.ClaimSpec{Attribute: claims.AttributeHost, Value: "well.example.com"}}), []string{"well"}},
-		"claim on another value":            {ofClaim(w.api)(t.Context(), &v1alpha1.Claim{Spec: v1alpha1.ClaimSpec{Attribute: "ScimUser.userName"}}), nil},
-		"the account itself":                {rivals(w.api)(t.Context(), account("waits", 2)), nil},
-		"new namespace":                     {ofNamespace(w.api)(t.Context(), namespace("waits", nil)), []string{"waits"}},
-		"namespace of a ready account":      {ofNamespace(w.api)(t.Context(), namespace("well", nil)), nil},
-		"deleting namespace":                {ofNamespace(w.api)(t.Context(), namespace("well", &now)), []string{"well"}},
-		"environment of a deleting account": {ofNamespace(w.api)(t.Context(), &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "deleting", Name: "x"}}), []string{"deleting"}},
-		"another namespace":                 {ofNamespace(w.api)(t.Context(), namespace("kube-system", nil)), nil},
+		"claim on a host":                              {ofClaim(w.api)(t.Context(), &v1alpha1.Claim{Spec: v1alpha1.ClaimSpec{Attribute: claims.AttributeHost, Value: "well.example.com"}}), []string{"well"}},
+		"claim on another value":                       {ofClaim(w.api)(t.Context(), &v1alpha1.Claim{Spec: v1alpha1.ClaimSpec{Attribute: "ScimUser.userName"}}), nil},
+		"the account itself":                           {rivals(w.api)(t.Context(), account("waits", 2)), nil},
+		"new namespace":                                {ofNamespace(w.api)(t.Context(), namespace("waits", nil)), []string{"waits"}},
+		"namespace of a ready account":                 {ofNamespace(w.api)(t.Context(), namespace("well", nil)), nil},
+		"deleting namespace":                           {ofNamespace(w.api)(t.Context(), namespace("well", &now)), []string{"well"}},
+		"environment of a deleting account":            {ofNamespace(w.api)(t.Context(), &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "deleting", Name: "x"}}), []string{"deleting"}},
+		"token configuration after a time without any": {ofTokenConfig(w.api)(t.Context(), &v1alpha1.OidcTokenConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "well", Name: "x"}}), []string{"well"}},
+		"another namespace":                            {ofNamespace(w.api)(t.Context(), namespace("kube-system", nil)), nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

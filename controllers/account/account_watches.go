@@ -25,11 +25,12 @@ func rivals(c client.Reader) handler.MapFunc {
 	}
 }
 
-// withoutKeys maps an OIDC token configuration to its account if that has no keys for tokens.
-func withoutKeys(c client.Reader) handler.MapFunc {
+// ofTokenConfig maps an OIDC token configuration to its account, also if that has keys: without a configuration, nothing
+// renews them.
+func ofTokenConfig(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, config client.Object) []reconcile.Request {
 		return requests.For(ctx, c, &v1alpha1.AccountList{}, func(a *v1alpha1.Account) bool {
-			return a.Spec.Namespace == config.GetNamespace() && len(a.Status.OidcTokenKeys) == 0
+			return a.Spec.Namespace == config.GetNamespace()
 		})
 	}
 }
