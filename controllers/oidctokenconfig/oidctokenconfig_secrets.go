@@ -55,7 +55,9 @@ type tokenSecret struct {
 	mu sync.Mutex
 	// loaded reports whether uid and issued are known; uid is empty if there is no Secret.
 	loaded bool
-	uid    types.UID
+	// doubtful reports whether a write has failed, so that the Secret has to be read before tokens can be removed.
+	doubtful bool
+	uid      types.UID
 	// issued are the tokens by key; the zero value stands for one that cannot be read.
 	issued map[string]oidctoken.Issued
 }
@@ -117,8 +119,8 @@ func (s *secrets) update(ctx context.Context, run *issuing, c *v1alpha1.OidcToke
 	defer secret.mu.Unlock()
 	changes := map[string][]byte{}
 	if !applies {
-		if secret.loaded {
-			secret.removal(changes, c.Name)
+		if err := secret.removal(ctx, d, changes, c.Name); err != nil {
+			return err
 		}
 	} else {
 		if err := secret.load(ctx, d); err != nil {
@@ -163,21 +165,31 @@ func (s *secrets) withdraw(ctx context.Context, config client.ObjectKey) error {
 func (t *tokenSecret) withdraw(ctx context.Context, deployment client.ObjectKey, config string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: deployment.Name, UID: t.deployment}}
+	changes := map[string][]byte{}
+	if err := t.removal(ctx, d, changes, config); err != nil {
+		return err
+	}
+	return t.write(ctx, d, changes)
+}
+
+// removal adds the removal of the tokens of a configuration to changes, if the Secret is known to have them or a write of
+// it has failed.
+func (t *tokenSecret) removal(ctx context.Context, d *v1alpha1.Deployment, changes map[string][]byte, config string) error {
+	if t.doubtful {
+		if err := t.load(ctx, d); err != nil {
+			return err
+		}
+	}
 	if !t.loaded {
 		return nil
 	}
-	changes := map[string][]byte{}
-	t.removal(changes, config)
-	return t.write(ctx, &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: deployment.Name, UID: t.deployment}}, changes)
-}
-
-// removal adds the removal of the tokens of a configuration to changes.
-func (t *tokenSecret) removal(changes map[string][]byte, config string) {
 	for _, key := range oidctoken.SecretKeys(config) {
 		if _, ok := t.issued[key]; ok {
 			changes[key] = nil
 		}
 	}
+	return nil
 }
 
 // renewal adds the tokens of a configuration that have to be issued to changes.
@@ -229,12 +241,14 @@ func (t *tokenSecret) load(ctx context.Context, d *v1alpha1.Deployment) error {
 	name := client.ObjectKey{Namespace: d.Namespace, Name: engine.TokensName(d.Name)}
 	secret := &corev1.Secret{}
 	err := t.client.Live().Get(ctx, name, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return describe(name, "read", err)
+	}
+	t.doubtful = false
 	switch {
-	case apierrors.IsNotFound(err):
+	case err != nil:
 		t.loaded = true
 		return nil
-	case err != nil:
-		return describe(name, "read", err)
 	case !metav1.IsControlledBy(secret, d):
 		return notOurs(secret)
 	}
@@ -276,7 +290,7 @@ func (t *tokenSecret) write(ctx context.Context, d *v1alpha1.Deployment, changes
 		err = t.client.Client.Patch(ctx, secret, client.RawPatch(types.MergePatchType, patch))
 	}
 	if err != nil {
-		t.loaded = false // the write may have happened
+		t.loaded, t.doubtful = false, true // the write may have happened
 		if apierrors.IsNotFound(err) {
 			err = apierrors.NewConflict(corev1.Resource("secrets"), secret.Name, errors.New("it was deleted"))
 		}

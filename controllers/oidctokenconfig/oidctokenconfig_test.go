@@ -105,6 +105,28 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
+// TestFailedRemovalIsRepeated: tokens that are no longer issued are removed although the first write fails.
+func TestFailedRemovalIsRepeated(t *testing.T) {
+	for name, patch := range map[string]string{
+		"suspended":        `{"spec":{"suspend":true}}`,
+		"other deployment": `{"spec":{"deployments":[{"name":"hr"}]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.deployment("hr", "2")
+			w.config("aws", only("sales"))
+			w.run()
+			w.verified("sales", "aws.api", "aws.refresh-worker")
+			w.change(w.configNamed("aws"), patch)
+			w.forbidden = "patch"
+			w.run()
+			w.forbidden = ""
+			w.run()
+			w.verified("sales")
+		})
+	}
+}
+
 // TestConflicts: of two configurations with the same variable the older one is in effect, and the other one names it.
 func TestConflicts(t *testing.T) {
 	w := newWorld(t)
