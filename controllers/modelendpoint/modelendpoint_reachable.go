@@ -28,6 +28,8 @@ const (
 // probes each server once.
 type lastProbe struct {
 	of inputs
+	// answer is its result. The status has another one if the write of it has failed.
+	answer result
 	// since is the time of the first probe with the same inputs, and at that of the last.
 	since, at time.Time
 	// next is the time from the last probe to the next one.
@@ -56,6 +58,7 @@ func (r *endpointReconciler) reachable(ctx context.Context, s *scope, values *se
 	known := meta.FindStatusCondition(s.Object.Status.Conditions, v1alpha1.ConditionReachable)
 	last, found := r.last(s.Object.Name)
 	if age := now.Sub(last.at); found && last.of == of && known != nil && age >= 0 && age < last.next {
+		set(s, last.answer)
 		return last.next - age
 	}
 	answer := r.probe(ctx, s.Object, values)
@@ -64,7 +67,7 @@ func (r *endpointReconciler) reachable(ctx context.Context, s *scope, values *se
 	}
 	report(s, known, answer)
 	set(s, answer)
-	current := lastProbe{of: of, since: now, at: now, next: probeInterval}
+	current := lastProbe{of: of, answer: answer, since: now, at: now, next: probeInterval}
 	if found && last.of == of {
 		current.since = last.since
 	}

@@ -344,6 +344,33 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// TestFailedWriteLosesNoProbe: a result that cannot be written is written by the next reconciliation, without another probe.
+func TestFailedWriteLosesNoProbe(t *testing.T) {
+	w := newWorld(t)
+	failing := false
+	w.restart(interceptor.NewClient(w.api, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if failing {
+				return apierrors.NewConflict(schema.GroupResource{Resource: "modelendpoints"}, o.GetName(), nil)
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	}))
+	w.server.set(http.StatusServiceUnavailable, false)
+	e, _ := w.reconcile(0)
+	w.wantCondition(e, "Reachable", "False", "Unreachable", "")
+	w.server.set(http.StatusOK, false)
+	failing = true
+	w.reconcile(time.Minute)
+	failing = false
+	w.server.take()
+	e, _ = w.reconcile(time.Second)
+	w.wantCondition(e, "Reachable", "True", "Reachable", "")
+	if n := len(w.server.take()); n != 0 {
+		t.Errorf("%d more probes", n)
+	}
+}
+
 // TestNewURLIsProbedSoon: the intervals begin anew after a change of the spec.
 func TestNewURLIsProbedSoon(t *testing.T) {
 	w := newWorld(t)
