@@ -116,7 +116,11 @@ func (r *Remotes) State(ctx context.Context, d *v1alpha1.Deployment) remoteState
 		r.startWaiting()
 	}
 	current := *state
-	current.next = wait.Jitter(max(interval-age, time.Second), 0.1)
+	next := max(interval-age, time.Second)
+	if state.fetching { // its end wakes the deployment
+		next = fetchTimeout
+	}
+	current.next = wait.Jitter(next, 0.1)
 	return current
 }
 

@@ -111,7 +111,7 @@ func refsAt(digit string) answer {
 func TestRemotesAreFetchedAtTheirInterval(t *testing.T) {
 	d := newRemoteTest(t, nil)
 	obj := gitDeployment("")
-	if state := d.state(obj); state.known() || state.err != nil || state.next <= 0 || state.next > 2*time.Second {
+	if state := d.state(obj); state.known() || state.err != nil || state.next < fetchTimeout || state.next > fetchTimeout*11/10 {
 		t.Errorf("before the first fetch: %+v", state)
 	}
 	first := d.wait()
@@ -320,6 +320,11 @@ func TestAccountsTakeTurns(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(fetchesWaiting); got != waiting {
 		t.Errorf("%v fetches wait, want %d", got, waiting)
+	}
+	for i := range maxAccountFetches + waiting { // a Git host that does not answer must not cost a reconciliation a second
+		if next := d.state(inAccount("busy", i)).next; next < fetchTimeout {
+			t.Errorf("deployment %d is reconciled after %s although it is woken", i, next)
+		}
 	}
 	d.state(inAccount("calm", 0))
 	open = append(open, d.wait()) // that of the other account
