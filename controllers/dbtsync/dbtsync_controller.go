@@ -162,7 +162,8 @@ func (r *syncs) begin(ctx context.Context, s *scope) reconciler.Outcome {
 		return reconciler.Stalled(v1alpha1.ReasonDbtImageMissing, "spec.source.git: quoin controller has no --dbt-image, the image with dbt; set it, or use source.manifest")
 	}
 	job := r.job(s.Object, d)
-	if err := s.Create(ctx, job); err != nil {
+	// Neither write is tracked: Jobs are not cached, and the policy is not read.
+	if err := s.Client.Client.Create(ctx, job); err != nil {
 		if apierrors.IsInvalid(err) {
 			return r.fail(s, err.Error())
 		}
@@ -177,7 +178,7 @@ func (r *syncs) begin(ctx context.Context, s *scope) reconciler.Outcome {
 
 // isolate denies all connections to the pod of a Job.
 func (r *syncs) isolate(ctx context.Context, s *scope, job *batchv1.Job) error {
-	err := s.Create(ctx, policy(job))
+	err := s.Client.Client.Create(ctx, policy(job))
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

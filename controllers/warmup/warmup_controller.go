@@ -210,7 +210,12 @@ func (r *Reconciler) setCondition(ctx context.Context, pod *corev1.Pod, requeste
 		}
 		*previous = condition
 	}
-	if err := r.client.Status().Patch(ctx, changed, client.StrategicMergeFrom(pod)); client.IgnoreNotFound(err) != nil {
+	status := r.client.Status()
+	if condition.Status == corev1.ConditionTrue {
+		// Not tracked: the pod is not read again, so the record of the write would remain.
+		status = r.client.Client.Status()
+	}
+	if err := status.Patch(ctx, changed, client.StrategicMergeFrom(pod)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("patch condition of pod %q: %w", pod.Name, err)
 	}
 	return nil

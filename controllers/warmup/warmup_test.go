@@ -26,6 +26,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/freshness"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -238,6 +239,16 @@ func TestOffOpensGates(t *testing.T) {
 	c.status(corev1.ConditionFalse, "")
 	if condition, _ := c.reconcile(); condition.Status != corev1.ConditionTrue || condition.Reason != engine.WarmUpOff || c.requests > 0 {
 		t.Errorf("%+v, %d requests", condition, c.requests)
+	}
+}
+
+// TestOpenGateIsNotTracked: a pod is not reconciled again after its gate is open, so that nothing ends the record of the write.
+func TestOpenGateIsNotTracked(t *testing.T) {
+	c := newFixture(t, Options{Off: true})
+	c.reconcile()
+	id := freshness.ID{Kind: c.r.client.KindOf(c.pod), Key: client.ObjectKeyFromObject(c.pod)}
+	if c.r.client.Tracker().Behind(id, "") {
+		t.Error("the write of the condition is recorded for ever")
 	}
 }
 
