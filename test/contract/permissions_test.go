@@ -21,7 +21,9 @@ func (a *account) grant(ctx context.Context) error {
 	if err := cluster.Grant(ctx, a.name); err != nil {
 		return err
 	}
-	return apiclient.Eventually(func() error { return wantPermission(ctx, clustertest.User(clustertest.APIServer), secretAccess(a), true) })
+	return apiclient.Eventually(func() error {
+		return wantPermission(ctx, clustertest.User(clustertest.APIServer), secretAccess(a), true)
+	})
 }
 
 // revoke deletes the RoleBindings of the account until the end of the test.
@@ -43,7 +45,9 @@ func (a *account) revoke(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	apiclient.Soon(t, func() error { return wantPermission(ctx, clustertest.User(clustertest.APIServer), secretAccess(a), false) })
+	apiclient.Soon(t, func() error {
+		return wantPermission(ctx, clustertest.User(clustertest.APIServer), secretAccess(a), false)
+	})
 }
 
 func secretAccess(a *account) authorizationv1.ResourceAttributes {
