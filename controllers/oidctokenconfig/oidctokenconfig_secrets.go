@@ -241,12 +241,13 @@ func (t *tokenSecret) load(ctx context.Context, d *v1alpha1.Deployment) error {
 	name := client.ObjectKey{Namespace: d.Namespace, Name: engine.TokensName(d.Name)}
 	secret := &corev1.Secret{}
 	err := t.client.Live().Get(ctx, name, secret)
-	if client.IgnoreNotFound(err) != nil {
+	absent := apierrors.IsNotFound(err)
+	if err != nil && !absent {
 		return describe(name, "read", err)
 	}
 	t.doubtful = false
 	switch {
-	case err != nil:
+	case absent:
 		t.loaded = true
 		return nil
 	case !metav1.IsControlledBy(secret, d):
