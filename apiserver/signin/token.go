@@ -2,6 +2,7 @@ package signin
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -28,12 +29,6 @@ func (s *Server) deviceOnly(w http.ResponseWriter, r *http.Request, in *request)
 // grant exchanges a grant for tokens. If only is not empty, no other grant type is accepted.
 func (s *Server) grant(w http.ResponseWriter, r *http.Request, in *request, only string) {
 	tokens, err := s.exchange(r, in, only)
-	if err == nil {
-		_, err = s.person(r.Context(), in, tokens.Grant.Person)
-		if errors.Is(err, auth.ErrNoCredential) {
-			err = reject(invalidGrant, "the user is deactivated, or the account no longer has the issuer of the user")
-		}
-	}
 	if err != nil {
 		writeProtocolError(w, r, err)
 		return
@@ -64,6 +59,10 @@ func (s *Server) exchange(r *http.Request, in *request, only string) (*oauth.Tok
 	if err := errors.Join(checkScope(c, form), checkResource(in, form)); err != nil {
 		return nil, err
 	}
+	// Before the exchange, which uses the secret up: a client that gets a 503 tries again with the same one.
+	if err := s.checkHolder(r.Context(), in, form.Get(secretOf[kind])); err != nil {
+		return nil, err
+	}
 	switch kind {
 	case codeGrant:
 		return s.redeem(r, in, c, form)
@@ -73,6 +72,26 @@ func (s *Server) exchange(r *http.Request, in *request, only string) (*oauth.Tok
 		return s.poll(r, in, c, form)
 	}
 	return nil, reject(unsupportedGrantType, "the grant types are %q, %q and %q", codeGrant, refreshGrant, deviceGrant)
+}
+
+// secretOf are the parameters with what is exchanged, by grant type.
+var secretOf = map[string]string{codeGrant: "code", refreshGrant: "refresh_token", deviceGrant: "device_code"}
+
+// checkHolder returns an error unless the person who has granted what a secret is exchanged for is active. A secret that does not
+// exist is no error.
+func (s *Server) checkHolder(ctx context.Context, in *request, secret string) error {
+	if secret == "" || len(secret) > maxToken {
+		return nil
+	}
+	p, err := s.Store.Holder(ctx, string(in.account.UID), secret)
+	if p == nil || err != nil {
+		return err
+	}
+	_, err = s.person(ctx, in, *p)
+	if errors.Is(err, auth.ErrNoCredential) {
+		return reject(invalidGrant, "the user is deactivated, or the account no longer has the issuer of the user")
+	}
+	return err
 }
 
 var (

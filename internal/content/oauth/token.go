@@ -60,6 +60,24 @@ func readToken(ctx context.Context, q store.Querier, accountUID, hash string, k 
 	return t, t.owner.decode(claims)
 }
 
+// Holder returns the person who has granted what a code, refresh token or device code is exchanged for; nil if there is no such
+// grant. It changes nothing.
+func (s *Store) Holder(ctx context.Context, accountUID, secret string) (*Person, error) {
+	p, claims := &Person{}, ""
+	err := s.DB.Read(ctx, func(q store.Querier) error {
+		const query = `SELECT issuer, subject, claims FROM oauth_grant WHERE account_uid = $1 AND expires_at > $3 AND id IN (
+			SELECT grant_id FROM oauth_token WHERE account_uid = $1 AND hash = $2 UNION ALL SELECT grant_id FROM oauth_device WHERE account_uid = $1 AND hash = $2)`
+		return q.QueryRowContext(ctx, query, accountUID, hash(secret), s.now().UnixMicro()).Scan(&p.Issuer, &p.Subject, &claims)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the person of a grant: %w", err)
+	}
+	return p, p.decode(claims)
+}
+
 // exchange runs work on a token in a transaction, which locks the account. If work returns ErrReused, the
 // grant is revoked.
 func (s *Store) exchange(ctx context.Context, a store.Account, hash string, k kind, work func(ctx context.Context, tx *store.Tx, t *tokenRow, now time.Time) (*Tokens, error)) (*Tokens, error) {
