@@ -21,12 +21,14 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -220,7 +222,31 @@ func (o Options) within(next reconcile.Reconciler) reconcile.Reconciler {
 }
 
 func (o Options) watch(kind client.Object, h handler.EventHandler, of ...predicate.Predicate) source.Source {
-	return source.Kind(o.Cluster.GetCache(), kind, h, of...)
+	return source.Kind(termCache{o.Cluster.GetCache()}, kind, h, of...)
+}
+
+// termCache has informers whose handlers are removed when the context ends with which they were requested: with the term of the Lease.
+// The sources of controller-runtime leave them registered, so that each term would add its work to every event.
+type termCache struct{ cache.Cache }
+
+// GetInformer implements cache.Informers.
+func (c termCache) GetInformer(ctx context.Context, obj client.Object, of ...cache.InformerGetOption) (cache.Informer, error) {
+	i, err := c.Cache.GetInformer(ctx, obj, of...)
+	return termInformer{i, ctx}, err
+}
+
+type termInformer struct {
+	cache.Informer
+	ctx context.Context //nolint:containedctx // of the term
+}
+
+// AddEventHandlerWithOptions implements cache.Informer.
+func (i termInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	registered, err := i.Informer.AddEventHandlerWithOptions(h, o)
+	if err == nil {
+		context.AfterFunc(i.ctx, func() { _ = i.Informer.RemoveEventHandler(registered) }) // the informer may have ended
+	}
+	return registered, err
 }
 
 func (o Options) mapped(kind client.Object, affected handler.MapFunc, of ...predicate.Predicate) source.Source {
