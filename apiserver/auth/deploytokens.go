@@ -148,7 +148,7 @@ func (a *DeployTokens) checkCreator(ctx context.Context, namespace string, by de
 		switch {
 		case err != nil:
 			return fmt.Errorf("creator of a deploy token: %w", err)
-		case user == nil:
+		case user == nil, by.UserUID != "" && string(user.UID) != by.UserUID: // of the name is another person now
 		case user.IsActive():
 			return nil
 		default:

@@ -200,14 +200,20 @@ func TestDeployTokensEndWithTheirCreator(t *testing.T) {
 		users []client.Object
 		ok    bool
 	}{
-		"a program":                             {deploytoken.Creator{Principal: "ServiceAccount:ci"}, nil, true},
-		"an active user":                        {user, []client.Object{ann()}, true},
-		"the key of an active user":             {key, []client.Object{ann()}, true},
-		"a deactivated user":                    {user, []client.Object{ann(inactive)}, false},
-		"a user deactivated over SCIM":          {user, []client.Object{ann(deprovisioned)}, false},
-		"the key of a deactivated user":         {key, []client.Object{ann(inactive)}, false},
-		"the key of a user who was deleted":     {key, nil, false},
-		"a user who was deleted":                {user, nil, false},
+		"a program":                         {deploytoken.Creator{Principal: "ServiceAccount:ci"}, nil, true},
+		"an active user":                    {user, []client.Object{ann()}, true},
+		"the key of an active user":         {key, []client.Object{ann()}, true},
+		"a deactivated user":                {user, []client.Object{ann(inactive)}, false},
+		"a user deactivated over SCIM":      {user, []client.Object{ann(deprovisioned)}, false},
+		"the key of a deactivated user":     {key, []client.Object{ann(inactive)}, false},
+		"the key of a user who was deleted": {key, nil, false},
+		"a user who was deleted":            {user, nil, false},
+		"another user with the name of one who was deleted": {
+			deploytoken.Creator{Principal: "User:u1", User: "ann", UserUID: "uid-1", UserName: "ann@example.com"}, []client.Object{ann(func(u *v1alpha1.ScimUser) { u.UID = "uid-2" })}, false,
+		},
+		"the same user": {
+			deploytoken.Creator{Principal: "User:u1", User: "ann", UserUID: "uid-1", UserName: "ann@example.com"}, []client.Object{ann(func(u *v1alpha1.ScimUser) { u.UID = "uid-1" })}, true,
+		},
 		"a user of another account":             {user, []client.Object{ann(func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" })}, false},
 		"a user without ScimUser":               {stranger, nil, true},
 		"a user who was provisioned later":      {stranger, []client.Object{ann()}, true},

@@ -85,7 +85,7 @@ func (a *api) issue(ctx context.Context, kind deploytoken.Kind) (*deploytoken.Is
 		return nil, "", rest.Forbidden("a deploy token cannot create tokens")
 	}
 	url := tenant.URL(s.Account)
-	creator := deploytoken.Creator{Principal: s.Caller(), User: s.Principal.User, UserName: s.Principal.UserName}
+	creator := deploytoken.Creator{Principal: s.Caller(), User: s.Principal.User, UserUID: s.Principal.UserUID, UserName: s.Principal.UserName}
 	issued, err := a.DeployTokens.Issue(ctx, s.Content(), creator, deploytoken.New{Kind: kind, Number: s.Deployment.Labels[v1alpha1.LabelID], URL: url})
 	return issued, url, err
 }

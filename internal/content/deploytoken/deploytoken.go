@@ -81,6 +81,8 @@ type Creator struct {
 	Principal string
 	// User is the id of the person as a SCIM user; empty if there is no such user.
 	User string
+	// UserUID is the UID of that SCIM user; empty for a token from before it was stored.
+	UserUID string
 	// UserName is the SCIM userName of a person who authenticates with it; empty otherwise.
 	UserName string
 }
@@ -133,9 +135,9 @@ func (t *Tokens) Issue(ctx context.Context, s content.Scope, by Creator, in New)
 		if err := makeRoom(ctx, tx, s, in.Kind); err != nil {
 			return err
 		}
-		const insert = `INSERT INTO deploy_token (account_uid, deployment_uid, id, kind, hash, created_at, created_by, creator_user, creator_user_name, expires_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
-		_, err := tx.ExecContext(ctx, insert, s.Account.UID, s.Deployment.UID, id, string(in.Kind), hash(out.Token), now.UnixMicro(), by.Principal, by.User, by.UserName, expires)
+		const insert = `INSERT INTO deploy_token (account_uid, deployment_uid, id, kind, hash, created_at, created_by, creator_user, creator_user_name, expires_at, creator_user_uid)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
+		_, err := tx.ExecContext(ctx, insert, s.Account.UID, s.Deployment.UID, id, string(in.Kind), hash(out.Token), now.UnixMicro(), by.Principal, by.User, by.UserName, expires, by.UserUID)
 		if err != nil {
 			return fmt.Errorf("keep a token: %w", err)
 		}

@@ -132,10 +132,10 @@ func (t *Tokens) read(ctx context.Context, accountUID, text string, sum [sha256.
 	}
 	found, hash, expires := &stored{token: Token{ID: id}}, "", int64(0)
 	err := t.DB.Read(ctx, func(q store.Querier) error {
-		const query = `SELECT t.kind, t.hash, t.expires_at, t.created_by, t.creator_user, t.creator_user_name, d.uid, d.namespace, d.name
+		const query = `SELECT t.kind, t.hash, t.expires_at, t.created_by, t.creator_user, t.creator_user_name, t.creator_user_uid, d.uid, d.namespace, d.name
 			FROM deploy_token AS t JOIN deployment AS d ON d.uid = t.deployment_uid WHERE t.account_uid = $1 AND t.id = $2`
 		d, by := &found.token.Deployment, &found.token.CreatedBy
-		return q.QueryRowContext(ctx, query, accountUID, id).Scan(&found.token.Kind, &hash, &expires, &by.Principal, &by.User, &by.UserName, &d.UID, &d.Namespace, &d.Name)
+		return q.QueryRowContext(ctx, query, accountUID, id).Scan(&found.token.Kind, &hash, &expires, &by.Principal, &by.User, &by.UserName, &by.UserUID, &d.UID, &d.Namespace, &d.Name)
 	})
 	exists := !errors.Is(err, sql.ErrNoRows)
 	if err != nil && exists {
