@@ -11,6 +11,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/content/usertoken"
+	"github.com/quoin-dev/quoin/internal/keyring"
 )
 
 const (
@@ -66,7 +67,7 @@ func (s *Service) credential(ctx context.Context, a *v1alpha1.Account, i *v1alph
 	if err != nil {
 		return nil, err
 	}
-	isCurrent, err := s.isCurrent(ctx, a, user, t.CreatedAt)
+	isCurrent, err := s.isCurrent(ctx, a, user, t.CreatedAt, t.UserUID)
 	if !isCurrent || err != nil {
 		return nil, err
 	}
@@ -80,6 +81,9 @@ func (s *Service) credential(ctx context.Context, a *v1alpha1.Account, i *v1alph
 		return out, nil
 	}
 	held, err := s.open(ctx, a, t)
+	if errors.Is(err, keyring.ErrUnknownKey) {
+		return &Credential{Status: string(usertoken.Ended)}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("decrypt the token of a user: %w", err)
 	}

@@ -192,6 +192,10 @@ func (s *Service) Complete(ctx context.Context, a *v1alpha1.Account, user, path 
 	if err != nil {
 		return "", err
 	}
+	person := &v1alpha1.ScimUser{}
+	if err := s.Cache.Get(ctx, client.ObjectKey{Namespace: a.Spec.Namespace, Name: user}, person); err != nil {
+		return "", fmt.Errorf("read user %q: %w", user, err)
+	}
 	config.RedirectURL = flow.RedirectURI
 	// From here on, the token is stored also if the browser disconnects: a code is exchanged once.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), workTimeout)
@@ -211,6 +215,7 @@ func (s *Service) Complete(ctx context.Context, a *v1alpha1.Account, user, path 
 	if err != nil {
 		return "", err
 	}
+	in.UserUID = string(person.UID)
 	if _, err := s.Store.Put(ctx, stored(a), user, flow.Integration, in); err != nil {
 		return "", err
 	}

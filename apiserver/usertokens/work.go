@@ -294,7 +294,7 @@ func (s *Service) sweepPeople(ctx context.Context) error {
 			if err := s.Cache.Get(ctx, client.ObjectKey{Name: p.Account.Name}, a); err != nil || string(a.UID) != p.Account.UID {
 				continue // its rows are purged
 			}
-			isCurrent, err := s.isCurrent(ctx, a, p.User, p.Oldest)
+			isCurrent, err := s.isCurrent(ctx, a, p.User, p.Oldest, p.UserUIDs[:]...)
 			if err != nil {
 				return err
 			}
@@ -313,15 +313,21 @@ func (s *Service) sweepPeople(ctx context.Context) error {
 	}
 }
 
-// isCurrent reports whether a person is active and existed when a token was created: another person may have the id of one who
-// was deleted.
-func (s *Service) isCurrent(ctx context.Context, a *v1alpha1.Account, user string, created time.Time) (bool, error) {
+// isCurrent reports whether a person is active and is the one of tokens: another person may have the id of one who was deleted. The
+// UIDs decide, because a restore creates all people again; for an empty one, the person must have existed when the tokens were created.
+func (s *Service) isCurrent(ctx context.Context, a *v1alpha1.Account, user string, created time.Time, uids ...string) (bool, error) {
 	u := &v1alpha1.ScimUser{}
 	err := s.Cache.Get(ctx, client.ObjectKey{Namespace: a.Spec.Namespace, Name: user}, u)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
-	return err == nil && u.IsActive() && !u.CreationTimestamp.After(created.Add(time.Second)), err
+	isOther := slices.ContainsFunc(uids, func(uid string) bool {
+		if uid == "" {
+			return u.CreationTimestamp.After(created.Add(time.Second))
+		}
+		return uid != string(u.UID)
+	})
+	return err == nil && u.IsActive() && !isOther, err
 }
 
 // Left makes Run delete the tokens of a person who was deactivated or deleted: a ScimUser.

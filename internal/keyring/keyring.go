@@ -33,7 +33,8 @@ const (
 	keptFor = time.Minute
 )
 
-// ErrUnknownKey is returned for a secret that was encrypted with a key that the Secret does not have.
+// ErrUnknownKey is returned for a secret that was encrypted with a key that the Secret does not have, or not any more: a key that is
+// created after the Secret is lost has the number of the first one.
 var ErrUnknownKey = errors.New("the key with which it was encrypted is not in the Secret " + SecretName)
 
 // Keyring has the keys of all accounts. It must not be copied after first use.
@@ -82,7 +83,7 @@ func (k *Keyring) Open(ctx context.Context, a *v1alpha1.Account, belongsTo, keyI
 	}
 	secret, err := aead.Open(nil, data[:aead.NonceSize()], data[aead.NonceSize():], []byte(belongsTo))
 	if err != nil {
-		return nil, errors.New("the encrypted secret was changed, or belongs to something else")
+		return nil, fmt.Errorf("%w, or the secret was changed, or belongs to something else", ErrUnknownKey)
 	}
 	return secret, nil
 }
@@ -133,7 +134,8 @@ func (k *Keyring) create(ctx context.Context, a *v1alpha1.Account) error {
 	key := make([]byte, keyBytes)
 	_, _ = rand.Read(key) // never fails
 	return k.Live.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: a.Spec.Namespace, Name: SecretName}, Data: map[string][]byte{"1": key},
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Spec.Namespace, Name: SecretName, Labels: map[string]string{"app.kubernetes.io/managed-by": "quoin"}}, // for quoin backup
+		Data:       map[string][]byte{"1": key},
 	})
 }
 

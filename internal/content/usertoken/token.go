@@ -27,8 +27,10 @@ const (
 
 // Token is a token of a person for an integration.
 type Token struct {
-	ID          int64
-	User        string
+	ID   int64
+	User string
+	// UserUID is the UID of the ScimUser; empty if it is not known.
+	UserUID     string
 	Integration int64
 	Status      Status
 	Sealed      Sealed
@@ -50,6 +52,8 @@ func (t *Token) DueAt() time.Time { return t.due }
 
 // New is a new token. DueAt is when it is refreshed; zero for never.
 type New struct {
+	// UserUID is the UID of the person, for Put.
+	UserUID                                  string
 	Sealed                                   Sealed
 	AccessExpiresAt, RefreshExpiresAt, DueAt time.Time
 }
@@ -69,12 +73,12 @@ func timeOf(micro int64) time.Time {
 	return time.UnixMicro(micro).UTC()
 }
 
-const columns = `id, user_id, integration_id, tomb, status, key_id, sealed, access_expires_at, refresh_expires_at, last_error, failures, due_at, version, created_at, updated_at`
+const columns = `id, user_id, user_uid, integration_id, tomb, status, key_id, sealed, access_expires_at, refresh_expires_at, last_error, failures, due_at, version, created_at, updated_at`
 
 func scan(row interface{ Scan(...any) error }) (*Token, error) {
 	t := &Token{}
 	var tomb, access, refresh, due, created, updated int64
-	err := row.Scan(&t.ID, &t.User, &t.Integration, &tomb, &t.Status, &t.Sealed.KeyID, &t.Sealed.Text, &access, &refresh, &t.LastError, &t.Failures, &due, &t.version, &created, &updated)
+	err := row.Scan(&t.ID, &t.User, &t.UserUID, &t.Integration, &tomb, &t.Status, &t.Sealed.KeyID, &t.Sealed.Text, &access, &refresh, &t.LastError, &t.Failures, &due, &t.version, &created, &updated)
 	if err != nil {
 		return nil, err
 	}
@@ -144,14 +148,15 @@ func (s *Store) Put(ctx context.Context, a store.Account, user string, integrati
 			return err
 		}
 		const insert = `INSERT INTO user_oauth_token (account_uid, id, user_id, integration_id, tomb, status, key_id, sealed, access_expires_at, refresh_expires_at,
-				last_error, failures, due_at, lease_until, version, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, 0, $5, $6, $7, $8, $9, '', 0, $10, 0, 1, $11, $11)
+				last_error, failures, due_at, lease_until, version, created_at, updated_at, user_uid)
+			VALUES ($1, $2, $3, $4, 0, $5, $6, $7, $8, $9, '', 0, $10, 0, 1, $11, $11, $12)
 			ON CONFLICT (account_uid, user_id, integration_id, tomb) DO UPDATE SET status = excluded.status, key_id = excluded.key_id, sealed = excluded.sealed,
 				access_expires_at = excluded.access_expires_at, refresh_expires_at = excluded.refresh_expires_at, last_error = '', failures = 0, due_at = excluded.due_at,
-				lease_until = 0, version = user_oauth_token.version + 1, created_at = excluded.created_at, updated_at = excluded.updated_at
+				lease_until = 0, version = user_oauth_token.version + 1, created_at = excluded.created_at, updated_at = excluded.updated_at,
+				user_uid = excluded.user_uid
 			RETURNING ` + columns
 		out, err = scan(tx.QueryRowContext(ctx, insert, a.UID, id, user, integration, string(Active), in.Sealed.KeyID, in.Sealed.Text,
-			micro(in.AccessExpiresAt), micro(in.RefreshExpiresAt), micro(in.DueAt), now))
+			micro(in.AccessExpiresAt), micro(in.RefreshExpiresAt), micro(in.DueAt), now, in.UserUID))
 		if err != nil {
 			return err
 		}

@@ -181,6 +181,8 @@ func (s *Store) Integrations(ctx context.Context) (all []Integration, err error)
 type Person struct {
 	Account store.Account
 	User    string
+	// UserUIDs are the least and the greatest UID of the tokens, which are the same unless another person has the id now.
+	UserUIDs [2]string
 	// Oldest is when the oldest token was created.
 	Oldest time.Time
 }
@@ -189,7 +191,7 @@ type Person struct {
 func (s *Store) People(ctx context.Context, after Person, limit int) (all []Person, err error) {
 	err = s.DB.Read(ctx, func(q store.Querier) error {
 		all = nil
-		const query = `SELECT t.account_uid, a.name, t.user_id, MIN(t.created_at) FROM user_oauth_token t JOIN account a ON a.uid = t.account_uid
+		const query = `SELECT t.account_uid, a.name, t.user_id, MIN(t.user_uid), MAX(t.user_uid), MIN(t.created_at) FROM user_oauth_token t JOIN account a ON a.uid = t.account_uid
 			WHERE t.tomb = 0 AND (t.account_uid > $1 OR t.account_uid = $1 AND t.user_id > $2)
 			GROUP BY t.account_uid, a.name, t.user_id ORDER BY t.account_uid, t.user_id LIMIT $3`
 		rows, err := q.QueryContext(ctx, query, after.Account.UID, after.User, limit)
@@ -200,7 +202,7 @@ func (s *Store) People(ctx context.Context, after Person, limit int) (all []Pers
 		for rows.Next() {
 			var p Person
 			var oldest int64
-			if err := rows.Scan(&p.Account.UID, &p.Account.Name, &p.User, &oldest); err != nil {
+			if err := rows.Scan(&p.Account.UID, &p.Account.Name, &p.User, &p.UserUIDs[0], &p.UserUIDs[1], &oldest); err != nil {
 				return err
 			}
 			p.Oldest = timeOf(oldest)
