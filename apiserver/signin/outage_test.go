@@ -35,7 +35,7 @@ func (f *failing) Person(ctx context.Context, account *v1alpha1.Account, issuer 
 	return f.everybody.Person(ctx, account, issuer, c)
 }
 
-// TestNothingIsUsedUpInAnOutage: a client that gets a 503, because Kubernetes does not tell whether the person is active, exchanges
+// TestNothingIsUsedUpInAnOutage: a client that gets a 503, because Kubernetes does not answer whether the person is active, exchanges
 // the same code or token after the outage.
 func TestNothingIsUsedUpInAnOutage(t *testing.T) {
 	const verifier, redirect = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv", "http://127.0.0.1/"

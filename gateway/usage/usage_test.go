@@ -21,15 +21,21 @@ import (
 
 var name = types.NamespacedName{Namespace: "acme", Name: "sales-stg"}
 
-// TestWritesAreRateLimited: an environment is written at most once an interval, over all replicas.
-func TestWritesAreRateLimited(t *testing.T) {
+// newBuilder returns a builder of clients for an API server in memory.
+func newBuilder(t *testing.T) *fake.ClientBuilder {
+	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+	return fake.NewClientBuilder().WithScheme(scheme)
+}
+
+// TestWritesAreRateLimited: an environment is written at most once an interval, over all replicas.
+func TestWritesAreRateLimited(t *testing.T) {
 	environment := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 	writes := 0
-	kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(environment).WithInterceptorFuncs(interceptor.Funcs{
+	kube := newBuilder(t).WithObjects(environment).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
 			writes++
 			return c.Patch(ctx, o, p, options...)
@@ -95,17 +101,13 @@ func TestFullQueueDoesNotBlock(t *testing.T) {
 // again, without another request.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		scheme := runtime.NewScheme()
-		if err := v1alpha1.AddToScheme(scheme); err != nil {
-			t.Fatal(err)
-		}
 		used := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 		sleeping := used.DeepCopy()
 		sleeping.Name = "sales-dev"
 		sleeping.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonAsleep}}
 		var out atomic.Bool
 		var tries atomic.Int64
-		kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(used, sleeping).WithInterceptorFuncs(interceptor.Funcs{
+		kube := newBuilder(t).WithObjects(used, sleeping).WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
 				tries.Add(1)
 				if out.Load() {
@@ -115,12 +117,7 @@ func TestOutage(t *testing.T) {
 			},
 		}).Build()
 		r := &Recorder{Cache: kube, Writer: kube, Log: slog.New(slog.DiscardHandler), Now: time.Now}
-		ctx, stop := context.WithCancel(t.Context())
-		go func() { _ = r.Run(ctx) }()
-		defer func() {
-			stop()
-			synctest.Wait()
-		}()
+		go func() { _ = r.Run(t.Context()) }()
 
 		out.Store(true)
 		r.Used(client.ObjectKeyFromObject(used))
@@ -147,12 +144,8 @@ func TestOutage(t *testing.T) {
 // TestUseIsRecordedAfterThatOfAnotherReplica: a use that is not written, because another replica has recorded one, does
 // not suppress the write that is due five minutes after that one.
 func TestUseIsRecordedAfterThatOfAnotherReplica(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	environment := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
-	kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(environment).Build()
+	kube := newBuilder(t).WithObjects(environment).Build()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	clock := start
 	first := &Recorder{Cache: kube, Writer: kube, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return clock }}
@@ -182,14 +175,10 @@ func TestUseIsRecordedAfterThatOfAnotherReplica(t *testing.T) {
 // tenant denies, does not fill the queue, and does not delay the uses of others.
 func TestFailingUpdateIsQueuedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		scheme := runtime.NewScheme()
-		if err := v1alpha1.AddToScheme(scheme); err != nil {
-			t.Fatal(err)
-		}
 		denied := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 		denied.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonAsleep}}
 		other := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "orders-stg"}}
-		kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(denied, other).WithInterceptorFuncs(interceptor.Funcs{
+		kube := newBuilder(t).WithObjects(denied, other).WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
 				if o.GetNamespace() == name.Namespace {
 					return errors.New("denied by an admission webhook")
@@ -198,12 +187,7 @@ func TestFailingUpdateIsQueuedOnce(t *testing.T) {
 			},
 		}).Build()
 		r := &Recorder{Cache: kube, Writer: kube, Log: slog.New(slog.DiscardHandler), Now: time.Now}
-		ctx, stop := context.WithCancel(t.Context())
-		go func() { _ = r.Run(ctx) }()
-		defer func() {
-			stop()
-			synctest.Wait()
-		}()
+		go func() { _ = r.Run(t.Context()) }()
 		for range 60 * 30 { // an hour of requests to one sleeping environment
 			r.RequestWake(name)
 			time.Sleep(2 * time.Second)
