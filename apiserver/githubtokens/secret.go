@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/github"
 )
@@ -153,7 +154,7 @@ func (s *Secrets) create(ctx context.Context, t Target, token github.Token, anno
 	created := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: t.Deployment.Namespace, Name: t.Secret,
-			Labels: map[string]string{v1alpha1.LabelDeployment: t.Deployment.Name}, Annotations: annotations,
+			Labels: map[string]string{v1alpha1.LabelDeployment: t.Deployment.Name, engine.LabelManagedBy: engine.ManagedBy}, Annotations: annotations,
 		},
 		Data: map[string][]byte{
 			git.KeyUsername: []byte(Username), git.KeyPassword: []byte(token.Reveal()), KeyHookSecret: []byte(hex.EncodeToString(random)),

@@ -117,6 +117,8 @@ type reader struct {
 	lines  *bufio.Reader
 	sha256 hash.Hash
 	count  int
+	// ended reports whether the last line was read, and the archive is complete.
+	ended bool
 }
 
 // newReader reads the header.
@@ -165,6 +167,17 @@ func (r *reader) next() (line, error) {
 	return l, nil
 }
 
+// drain reads the lines that are left, if any. Content that was loaded before is not read to its end, and what writes the archive must
+// not fail for that.
+func (r *reader) drain() error {
+	for !r.ended {
+		if _, err := r.next(); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+	return nil
+}
+
 // end checks the last line, and returns io.EOF if the archive is complete.
 func (r *reader) end(e end) error {
 	if sum := hex.EncodeToString(r.sha256.Sum(nil)); e.Lines != r.count || e.SHA256 != sum {
@@ -173,5 +186,6 @@ func (r *reader) end(e end) error {
 	if _, err := r.lines.ReadByte(); !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: it does not end after its last line", ErrDamaged)
 	}
+	r.ended = true
 	return io.EOF
 }

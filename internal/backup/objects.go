@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,8 +18,19 @@ import (
 // pageSize is the number of objects that are listed at once.
 const pageSize = 500
 
-// managedByQuoin selects the Secrets that Quoin has created.
-var managedByQuoin = client.MatchingLabels{"app.kubernetes.io/managed-by": "quoin"}
+// isManaged reports whether Quoin has created a Secret: it has the label, or is controlled by an object of Quoin, as those from before
+// the REST API labelled what it creates.
+func isManaged(secret *unstructured.Unstructured) bool {
+	if secret.GetLabels()["app.kubernetes.io/managed-by"] == "quoin" {
+		return true
+	}
+	owner := metav1.GetControllerOfNoCopy(secret)
+	if owner == nil {
+		return false
+	}
+	group, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && group.Group == v1alpha1.Group
+}
 
 // The kinds of the objects that are not of Quoin's group.
 var (
@@ -96,11 +108,19 @@ func (o *objects) writeAll(ctx context.Context) error {
 		return nil
 	}
 	for _, namespace := range append(namespaces, o.namespace) {
-		if err := o.list(ctx, secretKind, o.write, client.InNamespace(namespace), managedByQuoin); err != nil {
+		if err := o.list(ctx, secretKind, o.writeManaged, client.InNamespace(namespace)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeManaged writes a Secret that Quoin has created.
+func (o *objects) writeManaged(secret *unstructured.Unstructured) error {
+	if !isManaged(secret) {
+		return nil
+	}
+	return o.write(secret)
 }
 
 // accounts returns the accounts, the oldest first: of two with the same namespace, the older one has it.

@@ -105,7 +105,10 @@ func LoadOnly(ctx context.Context, from io.Reader, content Content) (Summary, er
 	}
 	r := &Restore{mapped: newMapping()}
 	err = content.Load(ctx, source.header, func() (store.Record, error) { return r.nextRecord(source) })
-	return r.summary, err
+	if err != nil {
+		return r.summary, err
+	}
+	return r.summary, source.drain()
 }
 
 // verify reads the whole archive, and checks that this Quoin can restore it.

@@ -246,7 +246,7 @@ func (a *api) storeSecrets(ctx context.Context, d *v1alpha1.Deployment, name str
 		return nil
 	}
 	held := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: d.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelDeployment: d.Name},
+		Namespace: d.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelDeployment: d.Name, engine.LabelManagedBy: engine.ManagedBy},
 	}, Data: values}
 	if err := controllerutil.SetControllerReference(d, held, a.Kube.Scheme()); err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
@@ -264,7 +265,7 @@ func secretOfIntegration(name string) string {
 func (a *api) createClientSecret(ctx context.Context, i *v1alpha1.OAuthIntegration, value string) error {
 	ref := i.Spec.ClientSecretRef
 	err := a.Kube.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: ref.Name, OwnerReferences: []metav1.OwnerReference{
+		ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: ref.Name, Labels: map[string]string{engine.LabelManagedBy: engine.ManagedBy}, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: v1alpha1.GroupVersion.String(), Kind: "OAuthIntegration", Name: i.Name, UID: i.UID, Controller: ptr.To(true)},
 		}},
 		Data: map[string][]byte{ref.Key: []byte(value)},
