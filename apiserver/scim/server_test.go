@@ -106,3 +106,23 @@ func TestBulkCircularReferences(t *testing.T) {
 		t.Errorf("%v", users)
 	}
 }
+
+// A creation in a cycle is not a success if failOnErrors ends the request before its references are added.
+func TestBulkStopsInACycle(t *testing.T) {
+	s := newService()
+	r, answer := s.do(t, "POST", "/Bulk", `{"schemas":["urn:ietf:params:scim:api:messages:2.0:BulkRequest"],"failOnErrors":1,"Operations":[
+		{"method":"POST","path":"/Groups","bulkId":"a","data":{"displayName":"A","members":[{"value":"bulkId:b","type":"Group"}]}},
+		{"method":"PATCH","path":"/Groups/bulkId:a","data":{"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"add","path":"unknown","value":"x"}]}},
+		{"method":"POST","path":"/Groups","bulkId":"b","data":{"displayName":"B","members":[{"value":"bulkId:a","type":"Group"}]}}
+	]}`)
+	operations, _ := answer["Operations"].([]any)
+	var statuses []string
+	for _, item := range operations {
+		o, _ := item.(map[string]any)
+		status, _ := o["status"].(string)
+		statuses = append(statuses, status)
+	}
+	if got := strings.Join(statuses, " "); r.Code != http.StatusOK || got != "409 400" {
+		t.Fatalf("%d %s %v", r.Code, got, answer)
+	}
+}
