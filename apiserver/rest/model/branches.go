@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
@@ -262,11 +263,22 @@ func (a *api) removeDeclared(ctx context.Context, d *v1alpha1.Deployment, in *Re
 	case b.Labels[v1alpha1.LabelRemote] == "true":
 		return nil, rest.Conflict("branchName: %q follows the branch of the Git repository: set removeOnUpstream to delete it there", rest.Clip(in.Name))
 	}
-	if owner := fieldowner.OfSpec(b); owner != "" {
+	owner, err := a.ownerOf(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	if owner != "" {
 		return nil, rest.Conflict("branchName: %q is applied by %q, which would create it again: delete it at its source", rest.Clip(in.Name), owner)
 	}
 	if err := edit.Delete(ctx, a.Kube, b.DeepCopy()); err != nil {
 		return nil, err
 	}
 	return rest.Success(), nil
+}
+
+// ownerOf returns the program that applies a Branch of the cache, which has no managed fields; empty if there is none.
+func (a *api) ownerOf(ctx context.Context, b *v1alpha1.Branch) (string, error) {
+	live := &v1alpha1.Branch{}
+	err := a.Kube.Live().Get(ctx, client.ObjectKeyFromObject(b), live)
+	return fieldowner.OfSpec(live), client.IgnoreNotFound(err)
 }

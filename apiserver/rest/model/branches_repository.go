@@ -15,7 +15,6 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/content/devmode"
-	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/freshness"
 )
 
@@ -124,7 +123,10 @@ func (a *api) deleteBranch(ctx context.Context, name string) (*rest.SuccessOutpu
 // the branch, it would stay.
 func (a *api) deleteDeclaration(ctx context.Context, name string) error {
 	b, err := a.branchObject(ctx, name)
-	if err != nil || b == nil || b.Labels[v1alpha1.LabelRemote] == "true" || fieldowner.OfSpec(b) != "" {
+	if err != nil || b == nil || b.Labels[v1alpha1.LabelRemote] == "true" {
+		return err
+	}
+	if owner, err := a.ownerOf(ctx, b); err != nil || owner != "" {
 		return err
 	}
 	return edit.Delete(ctx, a.Kube, b.DeepCopy())

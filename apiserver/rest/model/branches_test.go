@@ -1,15 +1,24 @@
 package model
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/object"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
+	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
@@ -301,5 +310,38 @@ func (w *world) checkChange(name, before, after string, complete bool) {
 	}
 	if got := w.state(); got != after {
 		w.Errorf("after the repetition the state is\n%s\nwant\n%s", got, after)
+	}
+}
+
+// cachedBranches is a Catalog with Branches as the cache has them: without managed fields.
+type cachedBranches struct {
+	Catalog
+	all []*v1alpha1.Branch
+}
+
+func (c cachedBranches) Branches(context.Context, *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
+	return c.all, nil
+}
+
+// A declared branch that a GitOps tool applies is not deleted: the tool would create it again.
+func TestDeclaredBranchesOfGitOpsAreNotDeleted(t *testing.T) {
+	cached := &v1alpha1.Branch{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "sales-next"}, Spec: v1alpha1.BranchSpec{Name: "next", Role: v1alpha1.BranchShared},
+	}
+	live := cached.DeepCopy()
+	live.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: "argocd-controller", Operation: metav1.ManagedFieldsOperationApply, APIVersion: v1alpha1.GroupVersion.String(),
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:name":{},"f:role":{}}}`),
+	}}
+	k8s := fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithReturnManagedFields().WithObjects(live).Build()
+	a := &api{Options: Options{Kube: kube.NewClient(k8s, k8s, "test"), Catalog: cachedBranches{all: []*v1alpha1.Branch{cached}}}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // no cache tells of a deletion
+	defer cancel()
+	_, err := a.removeDeclared(ctx, &v1alpha1.Deployment{}, &RemoveBranchInput{Name: "next"})
+	if err == nil || !strings.Contains(err.Error(), "argocd-controller") {
+		t.Errorf("error %v", err)
+	}
+	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(live), live); apierrors.IsNotFound(err) {
+		t.Error("the Branch was deleted")
 	}
 }
