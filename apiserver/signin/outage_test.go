@@ -35,10 +35,25 @@ func (f *failing) Person(ctx context.Context, account *v1alpha1.Account, issuer 
 	return f.everybody.Person(ctx, account, issuer, c)
 }
 
+const verifier, redirect = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv", "http://127.0.0.1/"
+
+// exchange sends a code or token to the token endpoint, and checks the status of the answer.
+func exchange(t *testing.T, server *Server, grant, parameter, secret string, want int) {
+	t.Helper()
+	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "a1"}, Spec: v1alpha1.AccountSpec{Host: "demo.example.com"}}
+	form := url.Values{"client_id": {"cube-cli"}, "grant_type": {grant}, parameter: {secret}, "redirect_uri": {redirect}, "code_verifier": {verifier}}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, fuzzSite+tokenPath, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	server.ServeHTTP(w, r, account)
+	if w.Code != want {
+		t.Errorf("%d %s, want %d", w.Code, w.Body, want)
+	}
+}
+
 // TestNothingIsUsedUpInAnOutage: a client that gets a 503, because Kubernetes does not answer whether the person is active, exchanges
 // the same code or token after the outage.
 func TestNothingIsUsedUpInAnOutage(t *testing.T) {
-	const verifier, redirect = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv", "http://127.0.0.1/"
 	sum := sha256.Sum256([]byte(verifier))
 	ada := oauth.Person{Issuer: fuzzIssuer, Subject: "u1"}
 	of := store.Account{UID: "a1", Name: "demo"}
@@ -81,29 +96,17 @@ func TestNothingIsUsedUpInAnOutage(t *testing.T) {
 			clk, people := clocktesting.NewFakeClock(time.Now()), &failing{}
 			sessions := &oauth.Store{DB: db, Record: RecordTx, Now: clk.Now}
 			server := New(Options{Store: sessions, People: people, Clock: clk})
-			account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "a1"}, Spec: v1alpha1.AccountSpec{Host: "demo.example.com"}}
 			secret, err := c.secret(sessions)
 			if err != nil {
 				t.Fatal(err)
 			}
-			exchange := func(want int) {
-				t.Helper()
-				form := url.Values{"client_id": {"cube-cli"}, "grant_type": {c.grant}, c.parameter: {secret}, "redirect_uri": {redirect}, "code_verifier": {verifier}}
-				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, fuzzSite+tokenPath, strings.NewReader(form.Encode()))
-				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-				w := httptest.NewRecorder()
-				server.ServeHTTP(w, r, account)
-				if w.Code != want {
-					t.Errorf("%d %s, want %d", w.Code, w.Body, want)
-				}
-			}
 			people.err = errors.New("the Kubernetes API server does not answer")
-			exchange(http.StatusServiceUnavailable)
+			exchange(t, server, c.grant, c.parameter, secret, http.StatusServiceUnavailable)
 			clk.Step(c.outage)
 			people.err = nil
-			exchange(http.StatusOK)
+			exchange(t, server, c.grant, c.parameter, secret, http.StatusOK)
 			people.err = auth.Invalid("the user is not active")
-			exchange(http.StatusBadRequest)
+			exchange(t, server, c.grant, c.parameter, secret, http.StatusBadRequest)
 		})
 	}
 }

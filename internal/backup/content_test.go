@@ -38,7 +38,7 @@ func random(n int) string {
 		x ^= x << 13
 		x ^= x >> 7
 		x ^= x << 17
-		out.WriteByte('!' + byte(x%90)) //nolint:gosec // below 256
+		out.WriteByte('!' + byte(x%90))
 	}
 	return out.String()
 }
