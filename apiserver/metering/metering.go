@@ -64,19 +64,24 @@ func (m *metered) Stream(ctx context.Context, in *model.Request) iter.Seq2[model
 			return
 		}
 		var used model.Usage
+		answered := 0 // octets
 		for e, err := range m.Model.Stream(ctx, in) {
 			if e.Usage != nil {
 				used = used.Add(*e.Usage)
 			}
+			answered += octets(e)
 			m.count(e)
 			if e.Stop != "" {
 				// Before the end, so that what follows is checked with it.
 				m.record(ctx, used)
-				used = model.Usage{}
+				used, answered = model.Usage{}, 0
 			}
 			if !yield(e, err) || err != nil {
 				break
 			}
+		}
+		if used == (model.Usage{}) && answered > 0 {
+			used = estimate(in, answered)
 		}
 		if used != (model.Usage{}) {
 			m.record(ctx, used)
