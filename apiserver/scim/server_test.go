@@ -78,6 +78,18 @@ func TestUserLifecycle(t *testing.T) {
 	}
 }
 
+// statuses returns the statuses of the operations of a bulk request.
+func statuses(answer map[string]any) string {
+	operations, _ := answer["Operations"].([]any)
+	var all []string
+	for _, item := range operations {
+		o, _ := item.(map[string]any)
+		status, _ := o["status"].(string)
+		all = append(all, status)
+	}
+	return strings.Join(all, " ")
+}
+
 func TestBulkCircularReferences(t *testing.T) {
 	s := newService()
 	r, answer := s.do(t, "POST", "/Bulk", `{"schemas":["urn:ietf:params:scim:api:messages:2.0:BulkRequest"],"Operations":[
@@ -87,14 +99,7 @@ func TestBulkCircularReferences(t *testing.T) {
 		{"method":"PATCH","path":"/Users/bulkId:u","data":{"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"add","path":"title","value":"T"}]}},
 		{"method":"POST","path":"/Users","bulkId":"v","data":{"userName":"v","urn:ietf:params:scim:schemas:extension:enterprise:2.0:User":{"manager":{"value":"bulkId:missing"}}}}
 	]}`)
-	operations, _ := answer["Operations"].([]any)
-	var statuses []string
-	for _, item := range operations {
-		o, _ := item.(map[string]any)
-		status, _ := o["status"].(string)
-		statuses = append(statuses, status)
-	}
-	if got := strings.Join(statuses, " "); r.Code != http.StatusOK || got != "201 201 201 200 409" {
+	if got := statuses(answer); r.Code != http.StatusOK || got != "201 201 201 200 409" {
 		t.Fatalf("%d %s %v", r.Code, got, answer)
 	}
 	_, groups := s.do(t, "GET", `/Groups?filter=displayName+eq+"A"`, "")
@@ -115,14 +120,7 @@ func TestBulkStopsInACycle(t *testing.T) {
 		{"method":"PATCH","path":"/Groups/bulkId:a","data":{"schemas":["urn:ietf:params:scim:api:messages:2.0:PatchOp"],"Operations":[{"op":"add","path":"unknown","value":"x"}]}},
 		{"method":"POST","path":"/Groups","bulkId":"b","data":{"displayName":"B","members":[{"value":"bulkId:a","type":"Group"}]}}
 	]}`)
-	operations, _ := answer["Operations"].([]any)
-	var statuses []string
-	for _, item := range operations {
-		o, _ := item.(map[string]any)
-		status, _ := o["status"].(string)
-		statuses = append(statuses, status)
-	}
-	if got := strings.Join(statuses, " "); r.Code != http.StatusOK || got != "409 400" {
+	if got := statuses(answer); r.Code != http.StatusOK || got != "409 400" {
 		t.Fatalf("%d %s %v", r.Code, got, answer)
 	}
 }
