@@ -14,20 +14,9 @@ func estimate(in *model.Request, answered int) model.Usage {
 		asked += len(in.Tools[i].Name) + len(in.Tools[i].Description) + len(in.Tools[i].Schema)
 	}
 	for i := range in.Messages {
-		asked += sizeOf(&in.Messages[i])
+		asked += in.Messages[i].Size()
 	}
 	return model.Usage{Input: tokens(asked), Output: tokens(answered)}
-}
-
-func sizeOf(m *model.Message) int {
-	size := len(m.Text)
-	for i := range m.Calls {
-		size += len(m.Calls[i].Name) + len(m.Calls[i].Input)
-	}
-	for i := range m.Results {
-		size += len(m.Results[i].Text)
-	}
-	return size
 }
 
 // octets returns the length of what the model has written.

@@ -54,18 +54,8 @@ func isQuestion(m *model.Message) bool { return m.Role == model.User && len(m.Re
 // size returns the size of messages in bytes, without what protocols add.
 func size(messages []model.Message) (n int) {
 	for i := range messages {
-		m := &messages[i]
-		n += len(m.Text)
-		for _, t := range m.Thinking {
-			n += len(t.Text)
-		}
-		for _, c := range m.Calls {
-			n += len(c.Name) + len(c.Input)
-		}
-		for _, r := range m.Results {
-			n += len(r.Text)
-		}
-		for _, image := range m.Images {
+		n += messages[i].Size()
+		for _, image := range messages[i].Images {
 			n += len(image.Data)
 		}
 	}

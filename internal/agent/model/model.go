@@ -57,6 +57,21 @@ type Message struct {
 	Results  []ToolResult `json:"results,omitempty"`
 }
 
+// Size returns the number of bytes of the texts, calls and results, without images and what protocols add.
+func (m *Message) Size() int {
+	n := len(m.Text)
+	for _, t := range m.Thinking {
+		n += len(t.Text)
+	}
+	for _, c := range m.Calls {
+		n += len(c.Name) + len(c.Input)
+	}
+	for _, r := range m.Results {
+		n += len(r.Text)
+	}
+	return n
+}
+
 // Image is an image in base64.
 type Image struct {
 	MimeType string `json:"mimeType"`
