@@ -103,20 +103,8 @@ func (run *bulkRun) runAll(ctx context.Context) error {
 		run.run(ctx, o, complete)
 		run.finish(ctx)
 	}
-	run.stop()
+	run.finish(ctx) // one that was pending when another one has ended the request
 	return ctx.Err()
-}
-
-// stop records that resources lack references to others, which were not created because failOnErrors has ended the request.
-func (run *bulkRun) stop() {
-	for _, o := range run.unfinished {
-		run.record(o, 0, nil, withoutReference(run.missing(o)[0]))
-	}
-	run.unfinished = nil
-}
-
-func withoutReference(bulkID string) error {
-	return scimerror.New(http.StatusConflict, "bulkId:%s: no operation created it; the resource was created without it", clipID(bulkID))
 }
 
 func (run *bulkRun) stopped() bool {
@@ -160,6 +148,9 @@ func (run *bulkRun) missing(o *bulkOperation) []string {
 
 // pending reports whether all missing references of an operation can still be created.
 func (run *bulkRun) pending(o *bulkOperation) bool {
+	if run.stopped() {
+		return false
+	}
 	for _, id := range run.missing(o) {
 		if o := run.creations[id]; o == nil || o.result != nil {
 			return false
@@ -255,7 +246,7 @@ func (run *bulkRun) finish(ctx context.Context) {
 			continue
 		}
 		if len(missing) > 0 {
-			run.record(o, 0, nil, withoutReference(missing[0]))
+			run.record(o, 0, nil, scimerror.New(http.StatusConflict, "bulkId:%s: no operation created it; the resource was created without it", clipID(missing[0])))
 			continue
 		}
 		t, _, err := run.target(o)
