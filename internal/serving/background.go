@@ -48,13 +48,8 @@ func (b *Background) End(err error) error {
 	first := context.Cause(b.serve)
 	b.end()
 	b.stop(nil)
-	ended := make(chan struct{})
-	go func() {
-		b.running.Wait()
-		close(ended)
-	}()
 	select {
-	case <-ended:
+	case <-ended(&b.running):
 	case <-time.After(endTimeout): // the process exits without them
 	}
 	switch {
@@ -64,4 +59,14 @@ func (b *Background) End(err error) error {
 		return nil
 	}
 	return err
+}
+
+// ended returns a channel that is closed when a group has ended.
+func ended(group *sync.WaitGroup) <-chan struct{} {
+	c := make(chan struct{})
+	go func() {
+		group.Wait()
+		close(c)
+	}()
+	return c
 }

@@ -255,13 +255,8 @@ func (s *server) count(next http.Handler) http.Handler {
 
 // wait waits for the running handlers after Shutdown, when no more begin.
 func (s *server) wait(ctx context.Context) error {
-	ended := make(chan struct{})
-	go func() {
-		s.requests.Wait()
-		close(ended)
-	}()
 	select {
-	case <-ended:
+	case <-ended(&s.requests):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
