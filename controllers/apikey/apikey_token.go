@@ -15,6 +15,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
@@ -86,7 +87,7 @@ func create(ctx context.Context, s *scope, name string) *reconciler.Outcome {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Object.Namespace, Name: name,
-			Labels: map[string]string{"app.kubernetes.io/managed-by": "quoin"},
+			Labels: map[string]string{engine.LabelManagedBy: engine.ManagedBy},
 		},
 		Type: corev1.SecretTypeOpaque,
 		Data: map[string][]byte{SecretKey: []byte(generated.Reveal())},

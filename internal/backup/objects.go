@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 )
 
 // pageSize is the number of objects that are listed at once.
@@ -21,7 +22,7 @@ const pageSize = 500
 // isManaged reports whether Quoin has created a Secret: it has the label, or is controlled by an object of Quoin, as those from before
 // the REST API labelled what it creates.
 func isManaged(secret *unstructured.Unstructured) bool {
-	if secret.GetLabels()["app.kubernetes.io/managed-by"] == "quoin" {
+	if secret.GetLabels()[engine.LabelManagedBy] == engine.ManagedBy {
 		return true
 	}
 	owner := metav1.GetControllerOfNoCopy(secret)

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 )
 
 const (
@@ -134,7 +135,7 @@ func (k *Keyring) create(ctx context.Context, a *v1alpha1.Account) error {
 	key := make([]byte, keyBytes)
 	_, _ = rand.Read(key) // never fails
 	return k.Live.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: a.Spec.Namespace, Name: SecretName, Labels: map[string]string{"app.kubernetes.io/managed-by": "quoin"}}, // for quoin backup
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.Spec.Namespace, Name: SecretName, Labels: map[string]string{engine.LabelManagedBy: engine.ManagedBy}},
 		Data:       map[string][]byte{"1": key},
 	})
 }
