@@ -29,10 +29,10 @@ func TestTokensAreRestored(t *testing.T) {
 	w.authorize("ada", 3)
 	replace("u2", w.clock.Now().Add(time.Hour))
 
-	_ = w.db.Tx(t.Context(), func(tx *store.Tx) error { // what a restore does with all columns that end with _uid
+	w.must(w.db.Tx(t.Context(), func(tx *store.Tx) error { // what a restore does with all columns that end with _uid
 		_, err := tx.ExecContext(t.Context(), "UPDATE user_oauth_token SET user_uid = 'u2' WHERE user_uid = 'u1'")
 		return err
-	})
+	}))
 	w.must(w.service.Sweep(t.Context()))
 	w.round()
 	if c := w.credential("ada"); c.AccessToken == "" || w.rows() != 1 || w.provider.Live() == 0 {
