@@ -90,7 +90,7 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	if suspend := s.Object.Spec.Suspend; suspend != nil && *suspend {
 		// A suspended rollout does not occupy a slot.
 		r.Fleet.ReleaseSlot(ctx, client.ObjectKeyFromObject(s.Object))
-		return withHostProblem(reconciler.Done("Reconciliation is suspended").WithReason(v1alpha1.ReasonSuspended), hostProblem)
+		return withHostProblem(pause(s.Object, reconciler.Done("Reconciliation is suspended").WithReason(v1alpha1.ReasonSuspended)), hostProblem)
 	}
 	account, err := tenant.Of(ctx, s.Client, s.Object.Namespace)
 	if errors.Is(err, tenant.ErrNoAccount) {
@@ -100,9 +100,6 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	if err != nil {
 		return reconciler.Failed(err)
 	}
-	if o := r.identify(ctx, s, account); o != nil {
-		return *o
-	}
 	production, err := r.production(ctx, s)
 	if err != nil {
 		return reconciler.Failed(err)
@@ -110,18 +107,31 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	if started := startedRollout(s.Object, production); started != nil {
 		s.Object.Status.Rollout = started
 	}
+	if o := r.identify(ctx, s, account); o != nil {
+		return pause(s.Object, *o)
+	}
 	model, o := r.model(ctx, s)
 	if o != nil {
-		return *o
+		return pause(s.Object, *o)
 	}
 	chosen, o := r.resolve(ctx, s, account)
 	if o != nil {
-		return *o
+		return pause(s.Object, *o)
 	}
 	return r.version(ctx, s, observation{
 		deployment: s.Object, choice: chosen, commit: model.commit, production: production,
 		now: s.Clock.Now(), since: r.since(),
 	}, model, hostProblem)
+}
+
+// pause returns an outcome that ends a reconciliation before the plan. Production does not get the current
+// settings until a user resumes the deployment or corrects its spec, so it cannot be found to run the version
+// of a rollout in progress: the deadline of the rollout does not pass meanwhile.
+func pause(d *v1alpha1.Deployment, o reconciler.Outcome) reconciler.Outcome {
+	if rollout := d.Status.Rollout; rollout != nil && (o.IsDone() || o.IsStalled()) {
+		rollout.StartTime = nil
+	}
+	return o
 }
 
 // identify claims the deployment's display name and allocates its IDs.
