@@ -60,7 +60,8 @@ const (
 	LabelDeployment = Group + "/deployment"
 	// LabelEnvironment names the Environment that a workload object belongs to.
 	LabelEnvironment = Group + "/environment"
-	// LabelBranch names the Branch object that an object belongs to.
+	// LabelBranch names the Branch object that an object belongs to. A name of more than 63 characters is
+	// shortened, and ends in a hash.
 	LabelBranch = Group + "/branch"
 	// LabelRemote is "true" on Branches that follow a ref of the remote repository: the Deployment
 	// controller creates them, and deletes them when the ref is deleted.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -278,6 +279,28 @@ func TestStagingEnvironment(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestLabelsOfLongBranches are valid: a Branch may have a longer name than a label has characters, and the
+// Kubernetes API server rejects an Environment with such a label.
+func TestLabelsOfLongBranches(t *testing.T) {
+	long := strings.Repeat("x", 54) + "-feature-customer-lifetime-value-"
+	values := map[string]string{}
+	for _, name := range []string{"sales-main-0d6e4079", strings.Repeat("y", 63), long + "a", long + "b", strings.Repeat("z-", 60) + "z"} {
+		api := newAPI(t, shared(name, "main", 1, staging), gitDeployment(), channel())
+		b, env := reconcileOnce(t, api, name), &v1alpha1.Environment{}
+		if err := api.Get(t.Context(), client.ObjectKey{Namespace: "acme", Name: StagingName(b)}, env); err != nil {
+			t.Fatal(err)
+		}
+		value := env.Labels[v1alpha1.LabelBranch]
+		if problems := content.IsLabelValue(value); len(problems) > 0 || len(name) <= 63 && value != name {
+			t.Errorf("branch %q has the label %q: %v", name, value, problems)
+		}
+		if other, exists := values[value]; exists {
+			t.Errorf("branches %q and %q have the same label", name, other)
+		}
+		values[value] = name
+	}
 }
 
 // onDemand returns a deployment with on-demand environments for branches of some roles.
