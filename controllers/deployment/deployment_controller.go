@@ -70,7 +70,7 @@ type scope = reconciler.Scope[*v1alpha1.Deployment]
 
 // forget removes the in-memory state of a deployment.
 func (r *deploymentReconciler) forget(ctx context.Context, key client.ObjectKey) {
-	r.Fleet.SetFailures(ctx, key, nil)
+	r.Fleet.SetFailures(ctx, key, "", nil)
 	r.Fleet.ReleaseSlot(ctx, key)
 	r.Remotes.Forget(key)
 }
@@ -267,11 +267,11 @@ func isHandled(d *v1alpha1.Deployment) bool {
 // occupySlot counts the rollout in progress, and the failures, for the limits of the fleet.
 func (r *deploymentReconciler) occupySlot(ctx context.Context, d *v1alpha1.Deployment, p plan) {
 	key, rollout := client.ObjectKeyFromObject(d), d.Status.Rollout
-	r.Fleet.SetFailures(ctx, key, d.Status.Failures)
+	r.Fleet.SetFailures(ctx, key, d.Spec.ReleaseChannel, d.Status.Failures)
 	switch {
 	case rollout == nil || p.overdue:
 	case rollout.StartTime != nil:
-		r.Fleet.OccupySlot(ctx, key, rollout.To.Pinned())
+		r.Fleet.OccupySlot(ctx, key, d.Spec.ReleaseChannel, rollout.To.Pinned())
 	default:
 		r.Fleet.Suspend(ctx, key)
 	}

@@ -27,10 +27,10 @@ type Fleet struct {
 
 	mu          sync.Mutex
 	initialized bool
-	// rolling are the images of the rollouts in progress; empty for one that waits for a user.
-	rolling map[client.ObjectKey]string
-	// failed are the deployments on which an image has failed.
-	failed  map[string]map[client.ObjectKey]struct{}
+	// rolling are the candidates of the rollouts in progress; without an image for one that waits for a user.
+	rolling map[client.ObjectKey]candidate
+	// failed are the deployments on which a candidate has failed.
+	failed  map[candidate]map[client.ObjectKey]struct{}
 	waiting []waiter
 	// queued has the keys of waiting, which is long while a version is rolled out to a large fleet.
 	queued map[client.ObjectKey]bool
@@ -38,16 +38,24 @@ type Fleet struct {
 	since map[client.ObjectKey]time.Time
 }
 
+// candidate is an image that deployments of a release channel try. Channels of the same repository offer the
+// same images, and each of them accepts an image by the results of its own deployments.
+type candidate struct{ channel, image string }
+
 // startRequest is a request to start a rollout.
 type startRequest struct {
+	// channel that the deployment follows.
+	channel string
 	// image that is rolled out, with its digest.
 	image string
 	// slot requests a rollout slot.
 	slot bool
-	// places is the number of deployments that may try the image: that roll it out or on which it has
-	// failed; 0 if there is no limit.
+	// places is the number of deployments of the channel that may try the image: that roll it out or on
+	// which it has failed; 0 if there is no limit.
 	places int
 }
+
+func (r startRequest) candidate() candidate { return candidate{r.channel, r.image} }
 
 type waiter struct {
 	key     client.ObjectKey
@@ -70,8 +78,8 @@ func NewFleet(reader client.Reader, limit int) *Fleet {
 	return &Fleet{
 		limit: limit, reader: reader,
 		wake:    make(chan event.GenericEvent, 1024),
-		rolling: map[client.ObjectKey]string{},
-		failed:  map[string]map[client.ObjectKey]struct{}{},
+		rolling: map[client.ObjectKey]candidate{},
+		failed:  map[candidate]map[client.ObjectKey]struct{}{},
 		queued:  map[client.ObjectKey]bool{},
 		since:   map[client.ObjectKey]time.Time{},
 	}
@@ -88,7 +96,7 @@ func (f *Fleet) AcquireSlot(ctx context.Context, key client.ObjectKey, request s
 	why := f.deny(key, request)
 	switch {
 	case why == "":
-		f.rolling[key] = request.image
+		f.rolling[key] = request.candidate()
 		f.dequeue(key)
 	case f.queued[key]:
 		i := slices.IndexFunc(f.waiting, func(w waiter) bool { return w.key == key })
@@ -102,25 +110,25 @@ func (f *Fleet) AcquireSlot(ctx context.Context, key client.ObjectKey, request s
 
 // deny returns why a rollout may not start yet; empty if it may.
 func (f *Fleet) deny(key client.ObjectKey, request startRequest) denial {
-	image, occupied := f.rolling[key]
+	rolling, occupied := f.rolling[key]
 	if request.slot && !occupied && f.limit > 0 && len(f.rolling) >= f.limit {
 		return noSlot
 	}
-	if request.places > 0 && !(occupied && image == request.image) && f.tries(key, request.image) >= request.places {
+	if request.places > 0 && !(occupied && rolling == request.candidate()) && f.tries(key, request.candidate()) >= request.places {
 		return noPlace
 	}
 	return ""
 }
 
-// tries returns the number of other deployments that roll out an image or on which it has failed.
-func (f *Fleet) tries(key client.ObjectKey, image string) int {
-	failed := f.failed[image]
+// tries returns the number of other deployments that roll out a candidate or on which it has failed.
+func (f *Fleet) tries(key client.ObjectKey, c candidate) int {
+	failed := f.failed[c]
 	n := len(failed)
 	if _, is := failed[key]; is {
 		n--
 	}
 	for other, rolling := range f.rolling {
-		if _, is := failed[other]; !is && rolling == image && other != key {
+		if _, is := failed[other]; !is && rolling == c && other != key {
 			n++
 		}
 	}
@@ -129,11 +137,11 @@ func (f *Fleet) tries(key client.ObjectKey, image string) int {
 
 // OccupySlot counts a rollout that is in progress or was requested by a user, regardless of
 // the limits. The image is empty while the rollout waits for a change by a user.
-func (f *Fleet) OccupySlot(ctx context.Context, key client.ObjectKey, image string) {
+func (f *Fleet) OccupySlot(ctx context.Context, key client.ObjectKey, channel, image string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.initialize(ctx)
-	f.rolling[key] = image
+	f.rolling[key] = candidate{channel, image}
 	f.dequeue(key)
 }
 
@@ -144,7 +152,7 @@ func (f *Fleet) Suspend(ctx context.Context, key client.ObjectKey) {
 	defer f.mu.Unlock()
 	f.initialize(ctx)
 	if _, occupied := f.rolling[key]; occupied {
-		f.rolling[key] = ""
+		f.rolling[key] = candidate{}
 	}
 }
 
@@ -156,16 +164,16 @@ func (f *Fleet) ReleaseSlot(ctx context.Context, key client.ObjectKey) {
 	f.initialize(ctx)
 	delete(f.rolling, key)
 	f.dequeue(key)
-	free, woken := f.limit-len(f.rolling), map[string]int{}
+	free, woken := f.limit-len(f.rolling), map[candidate]int{}
 	// Dequeued now, because a deployment that no longer needs the slot must not block the queue. One
 	// that is too late is queued again.
 	f.waiting = slices.DeleteFunc(f.waiting, func(w waiter) bool {
 		r := w.request
-		if r.slot && f.limit > 0 && free <= 0 || r.places > 0 && f.tries(w.key, r.image)+woken[r.image] >= r.places {
+		if r.slot && f.limit > 0 && free <= 0 || r.places > 0 && f.tries(w.key, r.candidate())+woken[r.candidate()] >= r.places {
 			return false
 		}
 		free--
-		woken[r.image]++
+		woken[r.candidate()]++
 		delete(f.queued, w.key)
 		wake(f.wake, w.key)
 		return true
@@ -192,26 +200,27 @@ func (f *Fleet) dequeue(key client.ObjectKey) {
 	}
 }
 
-// SetFailures sets the images that have failed on a deployment.
-func (f *Fleet) SetFailures(ctx context.Context, key client.ObjectKey, failures []v1alpha1.FailedVersion) {
+// SetFailures sets the images that have failed on a deployment, which follows a channel.
+func (f *Fleet) SetFailures(ctx context.Context, key client.ObjectKey, channel string, failures []v1alpha1.FailedVersion) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.initialize(ctx)
-	f.setFailures(key, failures)
+	f.setFailures(key, channel, failures)
 }
 
-func (f *Fleet) setFailures(key client.ObjectKey, failures []v1alpha1.FailedVersion) {
-	for image, keys := range f.failed {
+func (f *Fleet) setFailures(key client.ObjectKey, channel string, failures []v1alpha1.FailedVersion) {
+	for c, keys := range f.failed {
 		delete(keys, key)
 		if len(keys) == 0 {
-			delete(f.failed, image)
+			delete(f.failed, c)
 		}
 	}
 	for _, failure := range failures {
-		if f.failed[failure.Image] == nil {
-			f.failed[failure.Image] = map[client.ObjectKey]struct{}{}
+		c := candidate{channel, failure.Image}
+		if f.failed[c] == nil {
+			f.failed[c] = map[client.ObjectKey]struct{}{}
 		}
-		f.failed[failure.Image][key] = struct{}{}
+		f.failed[c][key] = struct{}{}
 	}
 }
 
@@ -249,9 +258,9 @@ func (f *Fleet) initialize(ctx context.Context) bool {
 			r = started
 		}
 		if r != nil && r.StartTime != nil {
-			f.rolling[key] = r.To.Pinned()
+			f.rolling[key] = candidate{d.Spec.ReleaseChannel, r.To.Pinned()}
 		}
-		f.setFailures(key, d.Status.Failures)
+		f.setFailures(key, d.Spec.ReleaseChannel, d.Status.Failures)
 	}
 	f.initialized = true
 	return true

@@ -96,11 +96,11 @@ func (s fleetSteps) run(t *testing.T, request startRequest) {
 				denied = append(denied, key.Name)
 			}
 		case '!':
-			f.OccupySlot(t.Context(), key, request.image)
+			f.OccupySlot(t.Context(), key, request.channel, request.image)
 		case '~':
 			f.Suspend(t.Context(), key)
 		case 'x':
-			f.SetFailures(t.Context(), key, []v1alpha1.FailedVersion{{Image: request.image}})
+			f.SetFailures(t.Context(), key, request.channel, []v1alpha1.FailedVersion{{Image: request.image}})
 		case '-':
 			f.ReleaseSlot(t.Context(), key)
 		}
@@ -154,6 +154,23 @@ func TestFleetPlaces(t *testing.T) {
 	}
 }
 
+// TestFleetPlacesOfChannels: two channels of the same repository offer the same image. Deployments of one of
+// them do not occupy the places of the other, which would wait for results that it never gets.
+func TestFleetPlacesOfChannels(t *testing.T) {
+	failed := rolling("a", false)
+	failed.Spec.ReleaseChannel = "edge"
+	failed.Status.Failures = []v1alpha1.FailedVersion{{Version: "1.2.3", Image: run("1.2.3").Pinned()}}
+	f := NewFleet(newAPI(t, failed), 0)
+	f.SetFailures(t.Context(), keyOf("b"), "edge", failed.Status.Failures)
+	f.OccupySlot(t.Context(), keyOf("c"), "edge", run("1.2.3").Pinned())
+	for channel, want := range map[string]denial{"edge": noPlace, "stable": ""} {
+		request := startRequest{channel: channel, image: run("1.2.3").Pinned(), slot: true, places: 2}
+		if why := f.AcquireSlot(t.Context(), keyOf(channel), request); why != want {
+			t.Errorf("a deployment of channel %s is denied for %q, want %q", channel, why, want)
+		}
+	}
+}
+
 // TestFleetReplacedRolloutKeepsNoSlot: a deployment waits to try a version, a user pins another one
 // meanwhile, and removes the pin before that is rolled out.
 func TestFleetReplacedRolloutKeepsNoSlot(t *testing.T) {
@@ -162,7 +179,7 @@ func TestFleetReplacedRolloutKeepsNoSlot(t *testing.T) {
 	if f.AcquireSlot(t.Context(), keyOf("a"), limited) != "" || f.AcquireSlot(t.Context(), keyOf("b"), limited) != noPlace {
 		t.Fatal("want a place for a, and none for b")
 	}
-	f.OccupySlot(t.Context(), keyOf("b"), "pinned")
+	f.OccupySlot(t.Context(), keyOf("b"), "", "pinned")
 	if why := f.AcquireSlot(t.Context(), keyOf("b"), limited); why != noPlace {
 		t.Fatalf("b is denied for %q, want %q", why, noPlace)
 	}
@@ -205,7 +222,7 @@ func TestFleetCountsRolloutsInProgressAfterRestart(t *testing.T) {
 func TestFleetInitializesBeforeFirstChange(t *testing.T) {
 	for name, first := range map[string]func(f *Fleet){
 		"release": func(*Fleet) {},
-		"occupy":  func(f *Fleet) { f.OccupySlot(t.Context(), keyOf("a"), "") },
+		"occupy":  func(f *Fleet) { f.OccupySlot(t.Context(), keyOf("a"), "", "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := NewFleet(newAPI(t, rolling("a", true)), 1)
@@ -244,7 +261,7 @@ func TestFleetDeniesSlotsUntilInitialized(t *testing.T) {
 func TestFleetWakesWithoutBlocking(t *testing.T) {
 	f := NewFleet(newAPI(t), 1)
 	for i := range cap(f.wake) + 10 {
-		f.OccupySlot(t.Context(), keyOf("a"), "")
+		f.OccupySlot(t.Context(), keyOf("a"), "", "")
 		f.AcquireSlot(t.Context(), keyOf(fmt.Sprint("w", i)), slotOf(""))
 		f.ReleaseSlot(t.Context(), keyOf("a"))
 	}
@@ -309,7 +326,7 @@ func TestFleetNeverExceedsLimit(t *testing.T) {
 func TestDeletedDeploymentReleasesItsSlot(t *testing.T) {
 	api := newAPI(t)
 	fleet := NewFleet(api, 1)
-	fleet.OccupySlot(t.Context(), keyOf("deleted"), "")
+	fleet.OccupySlot(t.Context(), keyOf("deleted"), "", "")
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	remotes := NewRemotes(api, nil, clock)
 	remotes.states[keyOf("deleted")] = &remoteState{}
@@ -339,7 +356,7 @@ func TestFleetMeasuresHowLongADeploymentWaits(t *testing.T) {
 		t.Errorf("at first %s", got)
 	}
 	f.ReleaseSlot(t.Context(), keyOf("a")) // wakes b
-	f.OccupySlot(t.Context(), keyOf("c"), "")
+	f.OccupySlot(t.Context(), keyOf("c"), "", "")
 	if f.AcquireSlot(t.Context(), keyOf("b"), slotOf("")) == "" {
 		t.Fatal("b has a slot")
 	}

@@ -39,7 +39,9 @@ func (o *planner) startRequest(inProgress bool) *startRequest {
 	if len(o.status.History) == 0 || o.isSet(o.target) {
 		return nil
 	}
-	r := startRequest{image: o.target.Pinned(), slot: !o.manual && !inProgress, places: o.places}
+	r := startRequest{
+		channel: o.deployment.Spec.ReleaseChannel, image: o.target.Pinned(), slot: !o.manual && !inProgress, places: o.places,
+	}
 	if !r.slot && r.places == 0 {
 		return nil
 	}
