@@ -50,7 +50,7 @@ func (o *planner) judgeCommit() (_ plan, rejected bool) {
 	}
 	run := o.target
 	if !o.isSet(o.target) {
-		run = status.History[0]
+		run = *o.previous()
 	}
 	return plan{run: run, commit: status.ModelCommit, outcome: reconciler.Progressing(
 		v1alpha1.ReasonRollingBack, o.rollingBackCommit(*status.FailedModel))}, true
@@ -65,7 +65,7 @@ func (o *planner) rejectionReason() *metav1.Condition {
 	if !isCandidate || c == nil || len(o.status.History) == 0 {
 		return nil
 	}
-	proven := o.isSet(o.status.History[0])
+	proven := o.isSet(*o.previous())
 	switch {
 	case !proven && !o.isSet(o.target):
 		return nil

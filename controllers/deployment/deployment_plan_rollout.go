@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -23,7 +24,7 @@ func (o *planner) rollOut() plan {
 	}
 	start := o.startRequest(inProgress)
 	if start != nil && o.denial != "" {
-		return plan{run: o.status.History[0], outcome: reconciler.Progressing(v1alpha1.ReasonWaitingForSlot, fmt.Sprintf(
+		return plan{run: *o.previous(), outcome: reconciler.Progressing(v1alpha1.ReasonWaitingForSlot, fmt.Sprintf(
 			"Version %s waits for %s", o.target.Version, o.denial)).RequeueIn(slotRetryInterval)}
 	}
 	o.status.Rollout.StartTime = &metav1.Time{Time: o.now.Truncate(time.Second)}
@@ -132,12 +133,15 @@ func withoutImage(failures []v1alpha1.FailedVersion, image string) []v1alpha1.Fa
 }
 
 // previous returns the version to roll back to: the one that ran last, or on a first install the
-// proven version of the channel; nil if there is none.
+// proven version of the channel; nil if there is none. A version that ran with another size has no image of
+// the store, which production needs now.
 func (o *planner) previous() *v1alpha1.VersionRun {
-	if len(o.status.History) > 0 {
-		return &o.status.History[0]
+	if len(o.status.History) == 0 {
+		return o.fallback
 	}
-	return o.fallback
+	previous := o.status.History[0]
+	previous.StoreImage = cmp.Or(previous.StoreImage, o.storeImage)
+	return &previous
 }
 
 // rollBack returns production to the previous version.
@@ -146,8 +150,8 @@ func (o *planner) rollBack() plan {
 	previous := *o.previous()
 	p := plan{run: previous}
 	install := len(o.status.History) == 0
-	if install && o.isSet(previous) && o.settled() && !o.asleep() {
-		o.status.History = prepend(nil, previous, o.now)
+	if (install || o.status.History[0].StoreImage != previous.StoreImage) && o.isSet(previous) && o.settled() && !o.asleep() {
+		o.status.History = prepend(o.status.History, previous, o.now)
 	}
 	if o.isSet(previous) && o.settled() {
 		p.outcome = reconciler.Stalled(v1alpha1.ReasonRolloutFailed, fmt.Sprintf(
@@ -157,7 +161,7 @@ func (o *planner) rollBack() plan {
 	}
 	message := fmt.Sprintf("Version %s %s; rolling back to %s", o.target.Version, failure(o.status.Failed, "in time"), previous.Version)
 	p.outcome = reconciler.Progressing(v1alpha1.ReasonRollingBack, message)
-	if o.isSet(previous) && (install || o.modelBroken()) {
+	if o.isSet(previous) && (install || o.blocked()) {
 		p.outcome = o.stalledOr(v1alpha1.ReasonRollingBack, message)
 	}
 	return p

@@ -24,6 +24,9 @@ type choice struct {
 	newPin bool
 	// fallback is the version to run if the first install of the target fails; nil if there is none.
 	fallback *v1alpha1.VersionRun
+	// storeImage is the image of the store for the version that ran last, if the deployment needs one and the
+	// version ran without it; empty if it is not known.
+	storeImage string
 	// skipped is the version that would be the target if the channel had not stopped it.
 	skipped string
 	// window outside of which versions are not rolled out, unless byHand; nil if there is none.
@@ -62,6 +65,7 @@ func (r *deploymentReconciler) resolve(ctx context.Context, s *scope, account *v
 		fallback := channels.ToRun(version.Run{Release: *decision.Fallback, Channel: decision.Channel})
 		c.fallback = forSize(d, fallback)
 	}
+	c.storeImage = missingStoreImage(d, offered)
 	pinned := decision.Reason == version.ReasonPinned
 	c.manual = pinned || d.Status.ObservedGeneration != d.Generation
 	c.byHand = pinned || len(d.Status.History) > 0 && d.Status.History[0].ReleaseChannel != decision.Channel
@@ -90,6 +94,23 @@ func forSize(d *v1alpha1.Deployment, run v1alpha1.VersionRun) *v1alpha1.VersionR
 		return nil
 	}
 	return &run
+}
+
+// missingStoreImage returns the image of the store for the version that ran last, from its channel, if the
+// deployment needs one and the version ran without it; empty if it is not known.
+func missingStoreImage(d *v1alpha1.Deployment, offered []version.Channel) string {
+	if d.Spec.Size != v1alpha1.SizeDedicated || len(d.Status.History) == 0 || d.Status.History[0].StoreImage != "" {
+		return ""
+	}
+	last := d.Status.History[0]
+	for i := range offered {
+		for _, release := range offered[i].Releases {
+			if offered[i].Name == last.ReleaseChannel && release.Image == last.Image {
+				return release.StoreImage
+			}
+		}
+	}
+	return ""
 }
 
 // withoutStoreImage returns the outcome of a Dedicated deployment whose target has no image of the

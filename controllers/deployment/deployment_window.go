@@ -28,7 +28,7 @@ func (o *planner) waitForWindow() *pendingVersion {
 	if opens.IsZero() {
 		return nil
 	}
-	meanwhile := o.status.History[0]
+	meanwhile := *o.previous()
 	if r := o.status.Rollout; r != nil && r.StartTime != nil {
 		meanwhile = r.To
 	}
