@@ -97,8 +97,17 @@ func (r *accountReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alp
 	}
 	acct.Status.URL = tenant.URL(acct)
 	acct.Status.DataDomain = tenant.DataDomain(acct)
-	if problem := r.claimHosts(ctx, s); problem != nil {
-		return *problem
+	problem, err := r.claimHosts(ctx, s)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
+	// Also without one of the hosts: the account is served on the others, and its deployments need tokens.
+	next, err := r.tokenKeys(ctx, s)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
+	if problem != nil {
+		return problem.RequeueIn(next)
 	}
 
 	ns := &corev1.Namespace{}
@@ -107,10 +116,6 @@ func (r *accountReconciler) work(ctx context.Context, s *reconciler.Scope[*v1alp
 			return reconciler.NotFound(v1alpha1.ReasonNamespaceNotFound, fmt.Sprintf(
 				"spec.namespace: namespace %q does not exist; create it: kubectl create namespace %s", acct.Spec.Namespace, acct.Spec.Namespace))
 		}
-		return reconciler.Failed(err)
-	}
-	next, err := r.tokenKeys(ctx, s)
-	if err != nil {
 		return reconciler.Failed(err)
 	}
 	return r.withRoles(ctx, s, reconciler.Done(fmt.Sprintf("Account serves %s", acct.Status.URL)).RequeueIn(next))

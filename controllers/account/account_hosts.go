@@ -22,7 +22,7 @@ import (
 
 // claimHosts claims the hosts of an account and shows those that it holds in the status. It returns
 // the outcome if another object holds one of them.
-func (r *accountReconciler) claimHosts(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) *reconciler.Outcome {
+func (r *accountReconciler) claimHosts(ctx context.Context, s *reconciler.Scope[*v1alpha1.Account]) (*reconciler.Outcome, error) {
 	var (
 		held    []string
 		problem *reconciler.Outcome
@@ -39,17 +39,12 @@ func (r *accountReconciler) claimHosts(ctx context.Context, s *reconciler.Scope[
 				host, r.Hosts.Namespace)).RequeueIn(claims.HostRetryInterval)
 			problem = &o
 		case err != nil:
-			o := reconciler.Failed(err)
-			return &o
+			return nil, err
 		default:
 			held = append(held, host)
 		}
 	}
-	if err := r.showHosts(ctx, s, held); err != nil {
-		o := reconciler.Failed(err)
-		return &o
-	}
-	return problem
+	return problem, r.showHosts(ctx, s, held)
 }
 
 // showHosts writes the hosts that an account holds to its status, and then releases the others.

@@ -21,6 +21,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/oidctoken"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
@@ -124,6 +125,22 @@ func TestFirstClaimWinsConflicts(t *testing.T) {
 				t.Errorf("after the deletion of the other: hosts %q", a.Status.Hosts)
 			}
 		})
+	}
+}
+
+// TestKeysOfAnAccountWithoutOneOfItsHosts are created and rotated: it is served on the other hosts.
+func TestKeysOfAnAccountWithoutOneOfItsHosts(t *testing.T) {
+	config := &v1alpha1.OidcTokenConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "self", Name: "aws"}}
+	w := newFixture(t, account("self", 1, domains("bi.test")), account("other", 5, host("bi.test")), config,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "self"}})
+	w.reconcile("other")
+	a, _ := w.reconcile("self")
+	if state, _ := readyCondition(a); state != "False HostTaken" || len(a.Status.OidcTokenKeys) != 1 {
+		t.Fatalf("is %s, with %d keys", state, len(a.Status.OidcTokenKeys))
+	}
+	w.clock.SetTime(w.clock.Now().Add(oidctoken.RotationPeriod))
+	if a, _ = w.reconcile("self"); len(a.Status.OidcTokenKeys) != 2 {
+		t.Errorf("%d keys after the time to rotate them", len(a.Status.OidcTokenKeys))
 	}
 }
 
