@@ -64,10 +64,16 @@ func gitDeployment() *v1alpha1.Deployment {
 	}
 }
 
-func channel() *v1alpha1.ReleaseChannel {
+// channel returns a channel with versions, newest first; 1.2.3 if none are given.
+func channel(versions ...string) *v1alpha1.ReleaseChannel {
 	c := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "stable"}}
 	c.Spec.ImageRepository = "registry.example.com/cube"
-	c.Status.Versions = []v1alpha1.ChannelVersion{{Version: "1.2.3", Image: "registry.example.com/cube:v1.2.3", Digest: "sha256:1"}}
+	if len(versions) == 0 {
+		versions = []string{"1.2.3"}
+	}
+	for _, v := range versions {
+		c.Status.Versions = append(c.Status.Versions, v1alpha1.ChannelVersion{Version: v, Image: "registry.example.com/cube:v" + v, Digest: "sha256:1"})
+	}
 	return c
 }
 
@@ -466,7 +472,7 @@ func TestStagingNameIsValidAndUnique(t *testing.T) {
 
 // TestStoppedVersionsAreSelected even if the newest version is not among them.
 func TestStoppedVersionsAreSelected(t *testing.T) {
-	before, after := channel(), channel()
+	before, after := channel("1.2.5", "1.2.4", "1.2.3"), channel("1.2.5", "1.2.4", "1.2.3")
 	stopped := []v1alpha1.VersionRollout{
 		{Version: "1.2.5", State: v1alpha1.VersionStopped}, {Version: "1.2.4", State: v1alpha1.VersionStopped},
 	}
@@ -486,14 +492,19 @@ func TestStoppedVersionsAreSelected(t *testing.T) {
 }
 
 func TestPredicates(t *testing.T) {
-	before, after := channel(), channel()
-	after.Status.Versions = nil
-	if headChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+	before := channel()
+	if headChanged.Update(event.UpdateEvent{ObjectOld: channel("1.2.3", "1.2.2"), ObjectNew: before}) {
 		t.Error("selected without a change of the head")
 	}
-	after.Status.LatestVersion = "1.2.4"
-	if !headChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
-		t.Error("a new head is not selected")
+	moved, digest := channel(), channel()
+	moved.Status.Versions[0].Image = "mirror.example.com/cube:v1.2.3"
+	digest.Status.Versions[0].Digest = "sha256:2"
+	for name, after := range map[string]*v1alpha1.ReleaseChannel{
+		"new head": channel("1.2.4", "1.2.3"), "other repository": moved, "other digest": digest,
+	} {
+		if !headChanged.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+			t.Errorf("not selected: %s", name)
+		}
 	}
 	gitFailureChanged := predicates.Changed(gitProblem)
 	readable, stalled := gitDeployment(), gitDeployment()

@@ -20,6 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
+	"github.com/quoin-dev/quoin/internal/version"
 )
 
 // defaultIdleSeconds applies when spec.onDemand.idleSeconds of the deployment is not set.
@@ -73,11 +74,7 @@ func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Depl
 	if err != nil {
 		return reconciler.Failed(err)
 	}
-	offered := channels.From(channel)
-	head, ok := offered.Open()
-	if !ok {
-		head, ok = offered.Head() // all are stopped
-	}
+	head, ok := newest(channel)
 	if !ok {
 		return reconciler.Stalled(v1alpha1.ReasonChannelEmpty, fmt.Sprintf("release channel %q has no version yet", channel.Name))
 	}
@@ -113,6 +110,16 @@ func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Depl
 	}
 	b.Status.Environment = env.Name
 	return outcomeOf(live)
+}
+
+// newest returns the newest version of a channel that is not stopped, or the newest if all are stopped; false
+// if it has none.
+func newest(channel *v1alpha1.ReleaseChannel) (version.Release, bool) {
+	offered := channels.From(channel)
+	if open, ok := offered.Open(); ok {
+		return open, true
+	}
+	return offered.Head()
 }
 
 // allocateEnvironmentID allocates the ID of the branch's environment. It is stored on the branch,

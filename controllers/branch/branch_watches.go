@@ -2,7 +2,6 @@ package branch
 
 import (
 	"context"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,7 +16,6 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/predicates"
 	"github.com/quoin-dev/quoin/controllers/requests"
-	"github.com/quoin-dev/quoin/internal/channels"
 )
 
 // IndexDeployment is the indexed field of branches that names their deployment.
@@ -45,13 +43,18 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 // specOrCommit selects changes by users and of the commit.
 var specOrCommit = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 
-// headChanged selects changes of the newest version of a channel, and of its stopped versions.
+// headChanged selects changes of the image that environments of branches run: of the newest version of a channel
+// that is not stopped, or of its repository or digest.
 var headChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.ReleaseChannel)
 		after, ok2 := e.ObjectNew.(*v1alpha1.ReleaseChannel)
-		return ok && ok2 && (before.Status.LatestVersion != after.Status.LatestVersion ||
-			!slices.Equal(channels.From(before).Stopped, channels.From(after).Stopped))
+		if !ok || !ok2 {
+			return false
+		}
+		was, _ := newest(before)
+		is, _ := newest(after)
+		return was.Pinned() != is.Pinned()
 	},
 }
 
@@ -88,7 +91,7 @@ func ofDeployment(c client.Reader) handler.MapFunc {
 	}
 }
 
-// ofChannel maps a channel whose newest or stopped versions changed to all branches that have an
+// ofChannel maps a channel whose newest version changed to all branches that have an
 // environment or are not ready. Their reconciliation finds out whether they follow the channel.
 func ofChannel(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, _ client.Object) []reconcile.Request {
