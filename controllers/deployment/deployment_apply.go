@@ -46,8 +46,7 @@ func startReportDelay(initial *v1alpha1.Deployment, o observation, p plan) time.
 	if r == nil || r.StartTime == nil || !sameImage(r.To, p.run) || o.production == nil || o.manual || initial.Status.Rollout != nil {
 		return 0
 	}
-	before := initial.Status.DeepCopy()
-	if c := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionTrue || isPaused(c) {
+	if c := meta.FindStatusCondition(initial.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != metav1.ConditionTrue || isPaused(c) {
 		return 0
 	}
 	env := o.production
@@ -57,14 +56,19 @@ func startReportDelay(initial *v1alpha1.Deployment, o observation, p plan) time.
 	if c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady); !p.started && c != nil && c.ObservedGeneration == env.Generation {
 		return 0 // it reports on this version
 	}
-	after := p.status.DeepCopy()
-	for _, status := range []*v1alpha1.DeploymentStatus{before, after} {
-		status.Rollout, status.Pin, status.TargetVersion, status.Conditions = nil, nil, "", nil
-	}
-	if !equality.Semantic.DeepEqual(before, after) {
+	if !differOnlyInRollout(&initial.Status, &p.status) {
 		return 0
 	}
 	return max(0, r.StartTime.Add(maxStartReportDelay).Sub(o.now))
+}
+
+// differOnlyInRollout reports whether two statuses are equal but for a rollout, and what follows from it.
+func differOnlyInRollout(before, after *v1alpha1.DeploymentStatus) bool {
+	before, after = before.DeepCopy(), after.DeepCopy()
+	for _, status := range []*v1alpha1.DeploymentStatus{before, after} {
+		status.Rollout, status.Pin, status.TargetVersion, status.Conditions = nil, nil, "", nil
+	}
+	return equality.Semantic.DeepEqual(before, after)
 }
 
 // isPaused reports whether the Ready condition of a deployment is that of one that rolls nothing out.

@@ -214,7 +214,7 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, observed o
 	if p.start != nil {
 		if denied := r.Fleet.AcquireSlot(ctx, key, *p.start); denied != "" {
 			p = waitForSlot(observed, denied)
-			if delay := waitReportDelay - r.Fleet.Waited(key, observed.now); delay > 0 && isHandled(d) {
+			if delay := waitReportDelay - r.Fleet.Waited(key, observed.now); delay > 0 && isHandled(d) && onlyWaits(s.Initial(), observed, p) {
 				return p.outcome.RequeueIn(delay).Deferred()
 			}
 		}
@@ -262,6 +262,12 @@ func (r *deploymentReconciler) record(ctx context.Context, s *scope, p plan, out
 // lost if it is written later.
 func isHandled(d *v1alpha1.Deployment) bool {
 	return d.Status.ObservedGeneration == d.Generation && d.Status.Rollout == nil
+}
+
+// onlyWaits reports whether a plan only waits to start a rollout: it changes nothing in production, and nothing else
+// in the status, such as a request that has been handled. A new commit of the data model needs no slot.
+func onlyWaits(initial *v1alpha1.Deployment, o observation, p plan) bool {
+	return o.production != nil && o.production.Spec.ModelCommit == p.commit && differOnlyInRollout(&initial.Status, &p.status)
 }
 
 // occupySlot counts the rollout in progress, and the failures, for the limits of the fleet.

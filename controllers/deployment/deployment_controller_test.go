@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
 // acme returns an account that has allocated 5 IDs of each kind.
@@ -136,6 +138,164 @@ func TestMissingStoreImageIsNamed(t *testing.T) {
 			}
 			if stalled == nil || stalled.Reason != "StoreImageMissing" || stalled.Message != tc.want {
 				t.Errorf("stalled: %+v; want %s", stalled, tc.want)
+			}
+		})
+	}
+}
+
+// TestPausedRolloutDoesNotFail: during a rollout, a deployment is suspended, or its spec has a mistake, for
+// longer than the deadline. The version has not failed.
+func TestPausedRolloutDoesNotFail(t *testing.T) {
+	cases := map[string]struct {
+		pause, resume func(*v1alpha1.DeploymentSpec)
+	}{
+		"suspended": {
+			func(s *v1alpha1.DeploymentSpec) { s.Suspend = ptr.To(true) },
+			func(s *v1alpha1.DeploymentSpec) { s.Suspend = nil },
+		},
+		"unknown version": {
+			func(s *v1alpha1.DeploymentSpec) { s.ReleaseChannelVersion = "9.9.9" },
+			func(s *v1alpha1.DeploymentSpec) { s.ReleaseChannelVersion = "" },
+		},
+		"unknown channel": {
+			func(s *v1alpha1.DeploymentSpec) { s.ReleaseChannel = "typo" },
+			func(s *v1alpha1.DeploymentSpec) { s.ReleaseChannel = "latest" },
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := carrying("sales", "", "")
+			d.Spec.ReleaseChannel = "latest"
+			d.Status.History = []v1alpha1.VersionRun{run("1.2.3")}
+			c := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "latest"}}
+			c.Spec.ImageRepository = "registry/cube"
+			head := run("1.2.4")
+			c.Status.Versions = []v1alpha1.ChannelVersion{{Version: head.Version, Image: head.Image, Digest: head.Digest}}
+			api := newAPI(t, acme(), c, d)
+			k, clk := kube.NewClient(api, api, "quoin-test"), clocktesting.NewFakePassiveClock(time.Now())
+			r := New(k, events.NewFakeRecorder(100), clk, Options{IDs: ids.New(k), Fleet: NewFleet(api, 1), Remotes: NewRemotes(api, nil, clk)})
+			// after changes the spec at a time, and returns the status after a reconciliation.
+			after := func(pass time.Duration, change func(*v1alpha1.DeploymentSpec)) v1alpha1.DeploymentStatus {
+				t.Helper()
+				clk.SetTime(clk.Now().Add(pass))
+				got := &v1alpha1.Deployment{}
+				if err := api.Get(t.Context(), keyOf("sales"), got); err != nil {
+					t.Fatal(err)
+				}
+				change(&got.Spec)
+				got.Generation++
+				if err := api.Update(t.Context(), got); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf("sales")}); err != nil {
+					t.Fatal(err)
+				}
+				if err := api.Get(t.Context(), keyOf("sales"), got); err != nil {
+					t.Fatal(err)
+				}
+				return got.Status
+			}
+			if started := after(0, func(*v1alpha1.DeploymentSpec) {}); started.Rollout == nil || started.Rollout.StartTime == nil {
+				t.Fatalf("the rollout has not started: %+v", started)
+			}
+			after(time.Minute, tc.pause)
+			resumed := after(time.Hour, tc.resume)
+			if resumed.Failed != nil || len(resumed.Failures) > 0 {
+				t.Errorf("counted as failed: %+v", resumed.Failures)
+			}
+			if resumed.Rollout == nil || resumed.Rollout.To.Version != "1.2.4" || resumed.Rollout.StartTime == nil {
+				t.Errorf("the rollout does not continue: %+v", resumed.Rollout)
+			}
+			if late := after(time.Hour, func(*v1alpha1.DeploymentSpec) {}); late.Failed == nil {
+				t.Error("the deadline does not apply after the pause")
+			}
+		})
+	}
+}
+
+// TestRequestsAreHandledWhileARolloutWaits: a client waits for the status to show that its reconcile request is
+// handled. That a deployment waits for a rollout slot must not delay it.
+func TestRequestsAreHandledWhileARolloutWaits(t *testing.T) {
+	d := carrying("sales", "", "")
+	d.Spec.ReleaseChannel = "latest"
+	d.Status.History = []v1alpha1.VersionRun{run("1.2.3")}
+	c := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "latest"}}
+	c.Spec.ImageRepository = "registry/cube"
+	release := func(version string) v1alpha1.ChannelVersion {
+		return v1alpha1.ChannelVersion{Version: version, Image: run(version).Image, Digest: run(version).Digest}
+	}
+	c.Status.Versions = []v1alpha1.ChannelVersion{release("1.2.3")}
+	env := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: v1alpha1.ProductionName("sales")}}
+	env.Spec.Image, env.Spec.DeploymentGeneration = run("1.2.3").Pinned(), 1
+	env.Status.Image = env.Spec.Image
+	reconciler.Summarise(env, reconciler.Done("All pods run version 1.2.3"))
+	api := newAPI(t, acme(), c, d, env)
+	k, clk := kube.NewClient(api, api, "quoin-test"), clocktesting.NewFakePassiveClock(time.Now())
+	fleet := NewFleet(api, 1)
+	r := New(k, events.NewFakeRecorder(100), clk, Options{IDs: ids.New(k), Fleet: fleet, Remotes: NewRemotes(api, nil, clk)})
+	reconcile := func() *v1alpha1.Deployment {
+		t.Helper()
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf("sales")}); err != nil {
+			t.Fatal(err)
+		}
+		got := &v1alpha1.Deployment{}
+		if err := api.Get(t.Context(), keyOf("sales"), got); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := reconcile(); got.Status.ObservedGeneration != 1 {
+		t.Fatalf("is not Ready: %+v", got.Status.Conditions)
+	}
+
+	if fleet.AcquireSlot(t.Context(), keyOf("other"), slotOf("")) != "" {
+		t.Fatal("no slot for the other deployment")
+	}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+		t.Fatal(err)
+	}
+	c.Status.Versions = []v1alpha1.ChannelVersion{release("1.2.4"), release("1.2.3")}
+	if err := api.Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	got := reconcile()
+	if got.Status.TargetVersion != "1.2.3" {
+		t.Errorf("the status shows at once that %s waits", got.Status.TargetVersion)
+	}
+	metav1.SetMetaDataAnnotation(&got.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
+	if err := api.Update(t.Context(), got); err != nil {
+		t.Fatal(err)
+	}
+	if got = reconcile(); got.Status.LastHandledReconcileAt != "now" || got.Status.CurrentVersion != "1.2.3" {
+		t.Errorf("handled %q, runs %s", got.Status.LastHandledReconcileAt, got.Status.CurrentVersion)
+	}
+}
+
+// TestOnlyWaits: a new commit is applied, and another change of the status is written, while a rollout waits.
+func TestOnlyWaits(t *testing.T) {
+	cases := map[string]struct {
+		change func(*observation)
+		want   bool
+	}{
+		"nothing else":  {func(*observation) {}, true},
+		"commit":        {func(o *observation) { o.commit = "c2" }, false},
+		"status":        {func(o *observation) { o.deployment.Status.LastHandledReconcileAt = "now" }, false},
+		"no production": {func(o *observation) { o.production = nil }, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.target, w.commit = "1.2.3", "c1"
+			for range 3 {
+				w.plan()
+				w.environment()
+			}
+			initial := w.deployment.DeepCopy()
+			w.target = "1.2.4"
+			o := w.observe()
+			tc.change(&o)
+			if got := onlyWaits(initial, o, waitForSlot(o, noSlot)); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
 	}
