@@ -69,12 +69,17 @@ func (e *OwnedError) Error() string {
 // none.
 func OfSpec(o client.Object) string {
 	for _, entry := range o.GetManagedFields() {
-		if entry.Subresource == "" && entry.Operation == metav1.ManagedFieldsOperationApply && !slices.Contains(interactive, entry.Manager) &&
-			!strings.HasPrefix(entry.Manager, "quoin-") && entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:spec"`) {
+		if IsAuthoritative(entry) && isApply(entry) && !strings.HasPrefix(entry.Manager, "quoin-") && strings.Contains(entry.FieldsV1.GetRawString(), `"f:spec"`) {
 			return entry.Manager
 		}
 	}
 	return ""
+}
+
+// isApply reports whether an entry of the managed fields is that of an apply. A client-side apply, which is the default of
+// kubectl and Argo CD, is an update that also writes the annotation with the last applied configuration.
+func isApply(entry metav1.ManagedFieldsEntry) bool {
+	return entry.Operation == metav1.ManagedFieldsOperationApply || strings.Contains(entry.FieldsV1.GetRawString(), `"f:kubectl.kubernetes.io/last-applied-configuration"`)
 }
 
 // Of returns the authoritative field manager that owns a field of an object, or one below it; empty
