@@ -276,18 +276,45 @@ func (a *api) createClientSecret(ctx context.Context, i *v1alpha1.OAuthIntegrati
 	return err
 }
 
-// setClientSecret changes the client's secret of an integration that was created over REST.
-func (a *api) setClientSecret(ctx context.Context, i *v1alpha1.OAuthIntegration, value string) error {
+// clientSecret returns the Secret of an integration, nil if there is none; an error if it was not created over REST.
+func (a *api) clientSecret(ctx context.Context, i *v1alpha1.OAuthIntegration) (*corev1.Secret, error) {
 	ref := i.Spec.ClientSecretRef
 	held := &corev1.Secret{}
 	err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: i.Namespace, Name: ref.Name}, held)
 	switch {
 	case apierrors.IsNotFound(err):
-		return a.createClientSecret(ctx, i, value)
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !metav1.IsControlledBy(held, i):
+		return nil, rest.Conflict("clientSecret: it is in the key %q of the Secret %q, which was not created over REST: change it there", ref.Key, ref.Name)
+	}
+	return held, nil
+}
+
+// checkSecret returns an error if a request that changes an integration from before to after may not change the client's secret
+// too, so that it changes nothing. The owner of a changed field has precedence over the Secret.
+func (a *api) checkSecret(ctx context.Context, before, after *v1alpha1.OAuthIntegration) error {
+	changed, err := fieldowner.Changed(before, after)
+	if err != nil {
+		return err
+	}
+	if err := fieldowner.Check(before, changed); err != nil {
+		return err
+	}
+	_, err = a.clientSecret(ctx, after)
+	return err
+}
+
+// setClientSecret changes the client's secret of an integration that was created over REST.
+func (a *api) setClientSecret(ctx context.Context, i *v1alpha1.OAuthIntegration, value string) error {
+	ref := i.Spec.ClientSecretRef
+	held, err := a.clientSecret(ctx, i)
+	switch {
 	case err != nil:
 		return err
-	case !metav1.IsControlledBy(held, i):
-		return rest.Conflict("clientSecret: it is in the key %q of the Secret %q, which was not created over REST: change it there", ref.Key, ref.Name)
+	case held == nil:
+		return a.createClientSecret(ctx, i, value)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": held.UID}, "data": map[string][]byte{ref.Key: []byte(value)}})
 	if err != nil {
@@ -313,16 +340,21 @@ func (a *api) updateIntegration(ctx context.Context, in *UpdateIntegrationInput)
 	if in.Body == nil {
 		return &IntegrationOutput{shownIntegration(ctx, found)}, nil
 	}
+	value := ptr.Deref(in.Body.ClientSecret.Value, "")
 	changed, err := edit.Change(ctx, a.Kube, found, func(edited *v1alpha1.OAuthIntegration) error {
+		live := edited.DeepCopy()
 		if err := in.Body.apply(&edited.Spec); err != nil {
 			return err
 		}
-		return checkIntegration(ctx, edited)
+		if err := checkIntegration(ctx, edited); err != nil || value == "" {
+			return err
+		}
+		return a.checkSecret(ctx, live, edited)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if value := ptr.Deref(in.Body.ClientSecret.Value, ""); value != "" {
+	if value != "" {
 		if err := a.setClientSecret(ctx, changed, value); err != nil {
 			return nil, err
 		}
