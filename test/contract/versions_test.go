@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,6 +116,12 @@ func TestFieldsOwnedByGitOpsAreNotChanged(t *testing.T) {
 	admin.call(t, "PUT", path, map[string]any{"releaseChannel": "release"}).rejected(409, "argocd-controller")
 	admin.call(t, "PUT", path+"/env-vars", map[string]any{"env_variables": []any{map[string]any{"name": "A", "value": "2"}}}).
 		rejected(409, "env", "A", "argocd-controller")
+	admin.call(t, "PUT", path+"/env-vars", map[string]any{"env_variables": []any{map[string]any{"name": "A", "value": "2"}, map[string]any{"name": "A_TOKEN", "value": "rejected"}}}).
+		rejected(409, "env", "A", "argocd-controller")
+	held := &corev1.Secret{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: "gitops-variables"}, held); client.IgnoreNotFound(err) != nil || len(held.Data) > 0 {
+		t.Errorf("the Secret has the values of a rejected request: %d, %v", len(held.Data), err)
+	}
 	admin.call(t, "POST", "/build"+path+"/github/connect", map[string]any{"installationId": 1, "name": "other"}).rejected(409, "spec.model", "argocd-controller")
 	if hooks := githubHost.Installations[1].Repositories["other"].Hooks; len(hooks) > 0 {
 		t.Errorf("GitHub has been changed: %v", hooks)

@@ -28,6 +28,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/masking"
 )
 
@@ -237,7 +238,8 @@ func (a *api) entriesOf(variables []Variable, secret string) ([]v1alpha1.EnvVar,
 // response, the outcome is unknown.
 func isRejection(err error) bool {
 	var p *rest.Problem
-	return errors.As(err, &p) || recording.Refused(err)
+	var owned *fieldowner.OwnedError
+	return errors.As(err, &p) || errors.As(err, &owned) || errors.Is(err, edit.ErrDeleted) || recording.Refused(err)
 }
 
 // storeSecrets adds keys to the Secret with the secret values of a deployment.
