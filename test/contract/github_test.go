@@ -246,6 +246,16 @@ func TestInvalidConnectionsChangeNothing(t *testing.T) {
 	if after := object(t, acme, id).Generation; after != before {
 		t.Error("the spec has changed")
 	}
+	stored := &corev1.Secret{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: object(t, acme, id).Name + "-github"}, stored); client.IgnoreNotFound(err) != nil || stored.Name != "" {
+		t.Errorf("a token is stored: %v", err)
+	}
+	githubHost.Lock()
+	hooks := githubHost.Installations[1].Repositories["model"].Hooks
+	githubHost.Unlock()
+	if slices.ContainsFunc(hooks, func(h githubserver.Hook) bool { return strings.Contains(h.Config.URL, "/deployments/"+id+"/") }) {
+		t.Errorf("GitHub has been changed: %+v", hooks)
+	}
 	t.Run("GitHub fails", func(t *testing.T) {
 		githubHost.Lock()
 		githubHost.Fail = func(w http.ResponseWriter, _ *http.Request) bool {

@@ -39,6 +39,9 @@ type ConnectGitHubInput struct {
 // branchName is the rule for names of branches of GitSource.
 var branchName = regexp.MustCompile(`[[:cntrl:] ~^:?*\[\\]|^[/.]|/[./]|[.][.]|@[{]|[.]lock(/|$)|[/.]$|^@$`)
 
+// outsidePath matches what a path of GitSource must not have.
+var outsidePath = regexp.MustCompile(`[\x00-\x1F\x7F]|(^|/)[.][.](/|$)`)
+
 // connectGitHub takes the data model of a deployment from a repository. The token is stored before the
 // spec refers to it, so that the first fetch succeeds.
 func (a *api) connectGitHub(ctx context.Context, in *ConnectGitHubInput) (*DeploymentOutput, error) {
@@ -103,6 +106,10 @@ func (a *api) githubSource(ctx context.Context, app GitHub, in *ConnectGitHubInp
 	if !github.ValidName(body.Name) {
 		return nil, rest.BadRequest("name: %q is not the name of a repository without its owner", rest.Clip(body.Name))
 	}
+	root := strings.Trim(ptr.Deref(body.Root, ""), "/")
+	if outsidePath.MatchString(root) {
+		return nil, rest.BadRequest("deployProjectRoot: %q; allowed: the path of a folder in the repository, without .. and control characters", rest.Clip(root))
+	}
 	repository, err := repositoryFor(ctx, app, installation, in)
 	if err != nil {
 		return nil, githubProblem(ctx, err)
@@ -112,10 +119,7 @@ func (a *api) githubSource(ctx context.Context, app GitHub, in *ConnectGitHubInp
 	}
 	source := &v1alpha1.GitSource{
 		URL: app.CloneURL(installation.Login, repository.Name), GitHubInstallationID: &body.InstallationID,
-		SecretRef: &v1alpha1.LocalReference{Name: githubtokens.SecretName(d)},
-	}
-	if body.Root != nil {
-		source.Path = strings.Trim(*body.Root, "/")
+		SecretRef: &v1alpha1.LocalReference{Name: githubtokens.SecretName(d)}, Path: root,
 	}
 	if body.Branch == nil || ptr.Deref(body.IsNew, false) {
 		return source, nil
