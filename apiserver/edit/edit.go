@@ -106,7 +106,8 @@ func write[T client.Object](ctx context.Context, c *kube.Client, live T, edit fu
 }
 
 // Change edits the spec and the annotations of an object that was read before, waits until the cache has the change, and
-// returns the object as written. Nothing is written if edit changes nothing.
+// returns the object as written. Nothing is written if edit changes nothing. The error is ErrDeleted if the object no longer
+// exists.
 func Change[T client.Object](ctx context.Context, c *kube.Client, obj T, edit func(T) error) (T, error) {
 	w := c.Expect(obj)
 	defer w.Stop()
@@ -117,7 +118,7 @@ func Change[T client.Object](ctx context.Context, c *kube.Client, obj T, edit fu
 		return edit(edited)
 	})
 	if err != nil || !written {
-		return edited, err
+		return edited, orDeleted(err)
 	}
 	return edited, settled(w.Version(ctx, Timeout, edited.GetResourceVersion()))
 }
@@ -144,7 +145,8 @@ func Delete(ctx context.Context, c *kube.Client, obj client.Object) error {
 	return settled(w.Absence(ctx, Timeout, uid))
 }
 
-// Annotate sets an annotation of an object and waits until the cache has it.
+// Annotate sets an annotation of an object and waits until the cache has it. The error is ErrDeleted if the object no longer
+// exists.
 func Annotate(ctx context.Context, c *kube.Client, obj client.Object, name, value string) error {
 	w := c.Expect(obj)
 	defer w.Stop()
@@ -156,9 +158,17 @@ func Annotate(ctx context.Context, c *kube.Client, obj client.Object, name, valu
 	annotations[name] = value
 	obj.SetAnnotations(annotations)
 	if err := c.Patch(ctx, obj, mergePatch{client.MergeFrom(before), before}, client.FieldOwner(Manager)); err != nil {
-		return fmt.Errorf("set annotation %s: %w", name, err)
+		return fmt.Errorf("set annotation %s: %w", name, orDeleted(err))
 	}
 	return settled(w.Version(ctx, Timeout, obj.GetResourceVersion()))
+}
+
+// orDeleted returns ErrDeleted for the error that an object does not exist, and others unchanged.
+func orDeleted(err error) error {
+	if apierrors.IsNotFound(err) {
+		return ErrDeleted
+	}
+	return err
 }
 
 // settled returns the error of a wait after a write that succeeded: a slow cache or a caller that has

@@ -131,6 +131,17 @@ func TestChangeIsRejected(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+	t.Run("of an object that no longer exists", func(t *testing.T) {
+		if err := f.k.Client.Delete(t.Context(), f.d.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Change(t.Context(), f.k, f.d, rename); !errors.Is(err, ErrDeleted) {
+			t.Errorf("a change: %v", err)
+		}
+		if err := Annotate(t.Context(), f.k, f.d.DeepCopy(), "example.com/a", "1"); !errors.Is(err, ErrDeleted) {
+			t.Errorf("an annotation: %v", err)
+		}
+	})
 }
 
 // reads counts reads.
