@@ -11,6 +11,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -141,6 +142,9 @@ func (i *Issuer) Sign(ctx context.Context, e *v1alpha1.Environment, in Contents,
 	}
 	stored := &corev1.Secret{}
 	if err := i.Kube.Live().Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: secret}, stored); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, rest.Conflict("environment %s of the deployment is not set up yet: its conditions show why", e.Labels[v1alpha1.LabelID])
+		}
 		return nil, err
 	}
 	claims := jwt.MapClaims(maps.Clone(out.SecurityContext))
