@@ -61,11 +61,24 @@ func (c *change) put(b devmode.Branch) {
 // create creates a branch at a commit. The rows of branches that a push has deleted are removed, so
 // that the new one inherits nothing.
 func (c *change) create(b devmode.Branch, at plumbing.Hash) {
-	names := c.tree.names()
 	c.moves = append(c.moves, repository.Move{Branch: b.Name, To: at})
 	c.record(audit.CreatedGitBranch, b.Name, map[string]any{"parentBranch": b.Parent, "commit": at.String()})
-	c.steps = append(c.steps, func(ctx context.Context, tx *store.Tx) error { return devmode.Retain(ctx, tx, c.scope, names) })
+	c.steps = append(c.steps, c.retain)
 	c.put(b)
+}
+
+// retain removes the rows of branches that do not exist. It reads the branches in the transaction: others may have been created
+// since the change was planned.
+func (c *change) retain(ctx context.Context, tx *store.Tx) error {
+	branches, err := c.tree.session.BranchesIn(ctx, tx)
+	if err != nil {
+		return err
+	}
+	names := make([]string, len(branches))
+	for i, b := range branches {
+		names[i] = b.Name
+	}
+	return devmode.Retain(ctx, tx, c.scope, names)
 }
 
 // remove deletes a branch. Its children get its parent, and the callers who have it active leave dev

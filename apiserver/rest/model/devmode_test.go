@@ -23,6 +23,8 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
 
@@ -43,6 +45,7 @@ func TestDatabases(t *testing.T) {
 			"invalid merges are rejected":                                         testInvalidMerges,
 			"a pull brings a personal branch up to date":                          testPull,
 			"a branch that a push has deleted and created again inherits nothing": testRecreated,
+			"a branch that is created meanwhile keeps its owner":                  testCreatedMeanwhile,
 			"a live preview is on the personal branch of the token's creator":     testLivePreview,
 			"invalid live previews are rejected":                                  testInvalidLivePreviews,
 		} {
@@ -217,6 +220,36 @@ func testRecreated(w *world) {
 	if role := (&tree{production: "main"}).roleOf("devel"); role != v1alpha1.BranchShared {
 		w.Errorf("devel is %s", role)
 	}
+}
+
+// interposed is a database that calls a function before its next transaction.
+type interposed struct {
+	content.Database
+	before func()
+}
+
+func (d *interposed) Tx(ctx context.Context, work func(tx *store.Tx) error) error {
+	if before := d.before; before != nil {
+		d.before = nil
+		before()
+	}
+	return d.Database.Tx(ctx, work)
+}
+
+// testCreatedMeanwhile lets another caller create branches after a creation has read them, and before it is stored.
+func testCreatedMeanwhile(w *world) {
+	bobs := ""
+	w.repositories.DB = &interposed{w.repositories.DB, func() {
+		w.call(bob, "POST", "/branches", map[string]any{"name": "dev-bob"}).is(200)
+		bobs = w.enter(bob, "main")
+	}}
+	w.enter(ada, "main")
+	if bobs == "" {
+		w.Fatal("nothing was created in between")
+	}
+	w.call(bob, "POST", "/commit", nil).is(200) // the branch is still active
+	w.call(bob, "POST", "/dev-mode", map[string]any{"branchName": "dev-bob"}).is(200)
+	w.call(ada, "POST", "/dev-mode", map[string]any{"branchName": "dev-bob"}).is(403)
 }
 
 // childURL makes the test binary a process that writes and commits files in a database, and reports

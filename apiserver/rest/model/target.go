@@ -184,15 +184,6 @@ func (t *tree) parentOf(name string) string {
 	return parent
 }
 
-// names returns the names of the branches.
-func (t *tree) names() []string {
-	names := make([]string, len(t.branches))
-	for i, b := range t.branches {
-		names[i] = b.Name
-	}
-	return names
-}
-
 // active returns the branch that the caller has active in dev mode, if it still exists.
 func (t *tree) active() (*target, bool) {
 	if t.state.Active == "" {

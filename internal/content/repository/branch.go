@@ -46,6 +46,11 @@ func (s *Session) Branches() (all []Branch, err error) {
 	return all, err
 }
 
+// BranchesIn returns the branches as a transaction has them: for the work of Save.
+func (s *Session) BranchesIn(ctx context.Context, tx *store.Tx) ([]Branch, error) {
+	return branches(ctx, tx, s.scope, s.mirror.prefix())
+}
+
 // Branch returns a branch. The error is a *content.Error, NotFound, if it does not exist.
 func (s *Session) Branch(name string) (b Branch, err error) {
 	err = s.all.DB.Read(s.ctx, func(q store.Querier) error {
