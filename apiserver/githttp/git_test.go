@@ -7,7 +7,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/git"
 )
 
@@ -116,6 +120,33 @@ func TestBranches(t *testing.T) {
 			w.Errorf("branches %v after rejected pushes", heads)
 		}
 		w.git(dir, "push", "-q", "-o", "ci.skip", "origin", "origin/main:refs/heads/with-option")
+	})
+}
+
+// A commit that the client has and that was deleted here is ignored, although it is in the cache.
+func TestFetchAfterCollection(t *testing.T) {
+	onBoth(t, func(w *world) {
+		dir := w.seeded(1)
+		other := w.clone()
+		w.git(dir, "checkout", "-q", "-b", "side")
+		side := w.commit(dir, "side.txt", "side")
+		w.git(dir, "push", "-q", "origin", "side")
+		// Another replica has read the commit only.
+		w.server.Repositories = &repository.Repositories{DB: w.store, Record: w.server.Repositories.Record}
+		session := w.server.Repositories.Session(w.Context(), target{account: acme(), deployment: deployments[0]}.scope())
+		if _, err := session.EncodedObject(plumbing.CommitObject, plumbing.NewHash(side)); err != nil {
+			w.Fatal(err)
+		}
+		w.git(dir, "push", "-q", "origin", "--delete", "side")
+		if err := repository.Collect(w.Context(), w.store, time.Now().Add(48*time.Hour)); err != nil {
+			w.Fatal(err)
+		}
+		w.commit(other, "new.txt", "new")
+		w.git(other, "push", "-q", "origin", "main")
+		w.git(dir, "fetch", "-q", "origin")
+		if got := w.git(dir, "rev-parse", "origin/main"); got != w.branches()["main"] {
+			w.Errorf("origin/main is %s", got)
+		}
 	})
 }
 

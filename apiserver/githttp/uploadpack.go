@@ -347,11 +347,17 @@ func unknownLine(known bool) error {
 	return errMalformed
 }
 
-// history returns what the client lacks.
+// history returns what the client lacks. Commits of the client that were deleted here may still be in the cache, without what they
+// refer to.
 func (u *upload) history(f *fetchRequest) (*gitpack.History, error) {
 	if len(f.Wants) == 0 {
 		return nil, rejection("no commit is requested")
 	}
+	stored, err := u.session.Existing(f.Haves)
+	if err != nil {
+		return nil, err
+	}
+	f.Haves = slices.DeleteFunc(f.Haves, func(have plumbing.Hash) bool { return !stored[have] })
 	return gitpack.NewHistory(u.session, f.Request)
 }
 

@@ -157,7 +157,7 @@ func (m *Mirrors) look(ctx context.Context, r *remote) (string, error) {
 	refs, defaultBranch, err := m.git.Pull(listCtx, git.PullOptions{
 		URL: r.source.URL, Creds: creds, MaxBytes: maxPackBytes,
 		Choose: func(refs []git.Ref) (wants, haves []plumbing.Hash, err error) {
-			wants, err = missing(session, refs)
+			wants, err = missing(session, before, refs)
 			if err != nil || len(wants) == 0 {
 				return nil, nil, err
 			}
@@ -221,9 +221,13 @@ func withTimeoutUntil(ctx context.Context, timeout time.Duration) (context.Conte
 	return ctx, func() { timer.Stop() }
 }
 
-// missing returns the commits of branches that are not stored. The history of a stored commit is stored.
-func missing(s *repository.Session, refs []git.Ref) ([]plumbing.Hash, error) {
-	known := map[plumbing.Hash]bool{}
+// missing returns the commits of branches that are not stored; those of the branches of the mirror are. The history of a stored
+// commit is stored.
+func missing(s *repository.Session, before []repository.Branch, refs []git.Ref) ([]plumbing.Hash, error) {
+	known := make(map[plumbing.Hash]bool, len(refs))
+	for _, b := range before {
+		known[b.Commit] = true
+	}
 	var commits []plumbing.Hash
 	for _, ref := range refs {
 		commit := plumbing.NewHash(ref.Commit)
@@ -232,13 +236,13 @@ func missing(s *repository.Session, refs []git.Ref) ([]plumbing.Hash, error) {
 			commits = append(commits, commit)
 		}
 	}
-	sizes, err := s.EncodedObjectSizes(commits)
+	stored, err := s.Existing(commits)
 	if err != nil {
 		return nil, fmt.Errorf("read the commits of a mirror: %w", err)
 	}
 	var wants []plumbing.Hash
 	for _, commit := range commits {
-		if _, stored := sizes[commit]; !stored {
+		if !stored[commit] {
 			wants = append(wants, commit)
 		}
 	}

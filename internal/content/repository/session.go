@@ -295,6 +295,20 @@ func (s *Session) heads(hashes []plumbing.Hash) (map[plumbing.Hash]head, error) 
 	return found, err
 }
 
+// Existing returns those of the objects that are stored now. The other methods may return objects from the cache that a
+// collection has deleted since.
+func (s *Session) Existing(hashes []plumbing.Hash) (map[plumbing.Hash]bool, error) {
+	existing := make(map[plumbing.Hash]bool, len(hashes))
+	err := s.all.DB.Read(s.ctx, func(q store.Querier) error {
+		records, err := readRecords(s.ctx, q, s.scope, hashes)
+		for hash := range records {
+			existing[hash] = true
+		}
+		return err
+	})
+	return existing, err
+}
+
 // EncodedObjectSizes returns the sizes of those of the objects that exist.
 func (s *Session) EncodedObjectSizes(hashes []plumbing.Hash) (map[plumbing.Hash]int64, error) {
 	heads, err := s.heads(hashes)

@@ -10,6 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/store"
 )
 
 func sha1Of(text string) string {
@@ -183,6 +187,27 @@ func TestForcedPush(t *testing.T) {
 		if w.host.file(dev, "model/new.yml") != "new" || w.host.file(dev, "model/a.yml") != "" {
 			t.Error("the mirror has not followed")
 		}
+	})
+}
+
+// A branch that was deleted on the host is created there again after its objects were deleted from the mirror.
+func TestBranchIsRestored(t *testing.T) {
+	onBoth(t, func(w *world) {
+		commit := w.host.push("feature", map[string]string{"model/f.yml": "f\n"})
+		w.call(ada, "GET", "/data-model/files?branchName=feature", nil).is(200, "/model/f.yml")
+		w.host.git("update-ref", "-d", "refs/heads/feature")
+		w.later(time.Minute)
+		w.call(ada, "GET", "/data-model/files?branchName=feature", nil).is(404)
+		db, ok := w.db.(*store.Store)
+		if !ok {
+			t.Fatalf("the database is %T", w.db)
+		}
+		w.must(repository.Collect(t.Context(), db, time.Now().Add(48*time.Hour)))
+		w.host.git("update-ref", "refs/heads/feature", commit)
+		w.later(time.Minute)
+		w.call(ada, "GET", "/data-model/files?branchName=feature", nil).is(200, "/model/f.yml")
+		w.enter(ada, "feature")
+		w.write(ada, "model/b.yml", "b\n").is(200)
 	})
 }
 
