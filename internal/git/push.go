@@ -20,6 +20,7 @@ const (
 	maxWords = 300
 
 	reportStatus = "report-status"
+	atomicPush   = "atomic"
 )
 
 // Update moves a branch of a remote from one commit to another. A zero From creates it, a zero To
@@ -35,7 +36,8 @@ type PushOptions struct {
 	URL   string
 	Creds Credentials
 	// Updates are the branches to move, all of them or none if the remote supports that. If it does not,
-	// the remote moves them in this order, and may refuse some.
+	// the remote moves them in this order, and may refuse some; branches are deleted only if it has moved
+	// all others.
 	Updates []Update
 	// Pack returns the pack of the objects that the remote lacks. has are commits that it has. It is not
 	// called if branches are only deleted.
@@ -70,6 +72,7 @@ func (c *Client) Push(ctx context.Context, o PushOptions) error {
 	if err := p.compare(list); err != nil || len(p.Updates) == 0 {
 		return err
 	}
+	o.Updates = p.postponeDeletions()
 	request, err := p.request(list)
 	if err != nil {
 		return err
@@ -79,7 +82,10 @@ func (c *Client) Push(ctx context.Context, o PushOptions) error {
 		return p.unconfirmed(ctx, err, "")
 	}
 	defer response.Close()
-	return p.readReport(ctx, response)
+	if err := p.readReport(ctx, response); err != nil || len(o.Updates) == 0 {
+		return err
+	}
+	return c.Push(ctx, o)
 }
 
 // push is a Push in progress.
@@ -120,6 +126,27 @@ func (p *push) compare(list *branchList) error {
 	return nil
 }
 
+// postponeDeletions leaves out the deletions, and returns them, if the remote could make them and refuse the other updates: the
+// commits of a branch that is deleted because it is merged would be in no branch.
+func (p *push) postponeDeletions() (deletions []Update) {
+	if p.session.capabilities.has(atomicPush) {
+		return nil
+	}
+	var others []Update
+	for _, u := range p.Updates {
+		if u.To.IsZero() {
+			deletions = append(deletions, u)
+		} else {
+			others = append(others, u)
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	p.Updates = others
+	return deletions
+}
+
 // commitText returns the name of a commit; empty for the zero hash.
 func commitText(commit plumbing.Hash) string {
 	if commit.IsZero() {
@@ -136,8 +163,8 @@ func (p *push) request(list *branchList) (*request, error) {
 			wanted = append(wanted, name)
 		}
 	}
-	if len(p.Updates) > 1 && p.session.capabilities.has("atomic") {
-		wanted = append(wanted, "atomic")
+	if len(p.Updates) > 1 && p.session.capabilities.has(atomicPush) {
+		wanted = append(wanted, atomicPush)
 	}
 	if p.session.capabilities.has(objectFormat) {
 		wanted = append(wanted, objectFormat+"="+sha1Format)

@@ -87,3 +87,41 @@ func TestRefusedPush(t *testing.T) {
 		})
 	}
 }
+
+// A server without atomic pushes refuses to move one branch: the branch that was merged into it is not deleted.
+func TestRefusedPushWithoutAtomic(t *testing.T) {
+	r, _, pushes := remotes(t)
+	r.git("config", "receive.advertiseAtomic", "false")
+	before := r.commit("main", r.tree(r.file("a.yml", "1")))
+	after := r.commit("feature", r.tree(r.file("a.yml", "2")), before)
+	hook := filepath.Join(r.dir, "hooks", "update")
+	for name, o := range pushes {
+		t.Run(name, func(t *testing.T) {
+			r.git("update-ref", "refs/heads/main", before)
+			r.git("update-ref", "refs/heads/feature", after)
+			if err := os.WriteFile(hook, []byte("#!/bin/sh\n[ $1 != refs/heads/main ]\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			o.Pack = packOfCommit(t, r, after)
+			o.Updates = []Update{
+				{Branch: "main", From: plumbing.NewHash(before), To: plumbing.NewHash(after)},
+				{Branch: "feature", From: plumbing.NewHash(after)},
+			}
+			if err := New(Options{}).Push(t.Context(), o); !errors.Is(err, ErrRefused) {
+				t.Errorf("error %v", err)
+			}
+			if r.git("rev-parse", "main") != before || r.git("for-each-ref", "--format=%(objectname)", "refs/heads/feature") != after {
+				t.Errorf("the branches are\n%s", r.git("for-each-ref"))
+			}
+			if err := os.Remove(hook); err != nil {
+				t.Fatal(err)
+			}
+			if err := New(Options{}).Push(t.Context(), o); err != nil {
+				t.Error(err)
+			}
+			if r.git("rev-parse", "main") != after || r.git("for-each-ref", "refs/heads/feature") != "" {
+				t.Errorf("the branches are\n%s", r.git("for-each-ref"))
+			}
+		})
+	}
+}
