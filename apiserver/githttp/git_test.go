@@ -150,6 +150,20 @@ func TestFetchAfterCollection(t *testing.T) {
 	})
 }
 
+// Tags that are pushed with a branch are rejected, and the branch is not. git sends similar tags as differences from each other.
+func TestPushWithTags(t *testing.T) {
+	onBoth(t, func(w *world) {
+		dir := w.seeded(1)
+		for _, tag := range []string{"v1", "v1.2", "v1.2.3"} {
+			w.git(dir, "tag", "-a", tag, "-m", "Release 1.2.3 of the sales model")
+		}
+		w.refused("only branches can be pushed", dir, "push", "--follow-tags", "origin", "main:next")
+		if heads := w.branches(); heads["next"] != heads["main"] {
+			w.Errorf("branches %v", heads)
+		}
+	})
+}
+
 // Of two pushes at the same time, one wins and the other is told.
 func TestConcurrentPushes(t *testing.T) {
 	onBoth(t, func(w *world) {

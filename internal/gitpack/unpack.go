@@ -19,8 +19,8 @@ type Limits struct {
 	// in bytes.
 	Objects          uint32
 	Object, Unpacked int64
-	// Waiting is the maximum number of bytes of deltas that arrive before their base: they are kept in
-	// memory.
+	// Waiting is the maximum number of bytes of deltas that arrive before their base, and of tags: they are
+	// kept in memory.
 	Waiting int64
 	// Work is the maximum number of bytes of the objects that deltas refer to: a small delta of a
 	// large object costs as much as the object.
@@ -66,8 +66,10 @@ type unpacker struct {
 	to             storer.EncodedObjectStorer
 	// offsets are the objects by the offset at which they begin.
 	offsets map[int64]plumbing.Hash
+	// tags are the tags, which are not added to the store, because others can be deltas of them.
+	tags map[plumbing.Hash]plumbing.EncodedObject
 	// byName and byOffset are deltas whose base has not arrived, waiting their number, and waitingBytes
-	// the bytes of all that have waited.
+	// the bytes of all that have waited, and of the tags.
 	byName       map[plumbing.Hash][]delta
 	byOffset     map[int64][]delta
 	waiting      int
@@ -87,7 +89,7 @@ func Unpack(r io.Reader, to storer.EncodedObjectStorer, limits Limits) error {
 	from := &source{Reader: r}
 	u := &unpacker{
 		limits: limits, source: from, scanner: packfile.NewScanner(from), to: to, offsets: map[int64]plumbing.Hash{},
-		byName: map[plumbing.Hash][]delta{}, byOffset: map[int64][]delta{},
+		tags: map[plumbing.Hash]plumbing.EncodedObject{}, byName: map[plumbing.Hash][]delta{}, byOffset: map[int64][]delta{},
 	}
 	_, count, err := u.scanner.Header()
 	if err != nil {
@@ -170,10 +172,23 @@ func (u *unpacker) next() error {
 		return errDamaged
 	}
 	u.waiting++
-	if u.waitingBytes += int64(len(d.content)); u.waitingBytes > u.limits.Waiting {
-		return Rejection("too many objects of the pack are differences from later ones")
+	return u.keep(d.content)
+}
+
+// keep takes the bytes of what is kept in memory from their limit.
+func (u *unpacker) keep(content []byte) error {
+	if u.waitingBytes += int64(len(content)); u.waitingBytes > u.limits.Waiting {
+		return Rejection("too many objects of the pack are differences from later ones, or tags")
 	}
 	return nil
+}
+
+// object returns an object of the store, or a tag of the pack.
+func (u *unpacker) object(hash plumbing.Hash) (plumbing.EncodedObject, error) {
+	if tag, found := u.tags[hash]; found {
+		return tag, nil
+	}
+	return u.to.EncodedObject(plumbing.AnyObject, hash)
 }
 
 // apply applies a delta to an object.
@@ -192,7 +207,7 @@ func (u *unpacker) patch(base plumbing.Hash, d delta) (plumbing.ObjectType, []by
 	if err != nil {
 		return 0, nil, err
 	}
-	object, err := u.to.EncodedObject(plumbing.AnyObject, base)
+	object, err := u.object(base)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -282,11 +297,8 @@ func (u *unpacker) ready(hash plumbing.Hash, offset int64) []dependent {
 	return all
 }
 
-// store adds an object to the store.
+// store adds an object to the store, and a tag to the tags.
 func (u *unpacker) store(kind plumbing.ObjectType, content []byte) (plumbing.Hash, error) {
-	if kind == plumbing.TagObject {
-		return plumbing.ComputeHash(kind, content), nil
-	}
 	object := u.to.NewEncodedObject()
 	object.SetType(kind)
 	object.SetSize(int64(len(content)))
@@ -299,6 +311,10 @@ func (u *unpacker) store(kind plumbing.ObjectType, content []byte) (plumbing.Has
 	}
 	if err := w.Close(); err != nil {
 		return plumbing.ZeroHash, err
+	}
+	if kind == plumbing.TagObject {
+		u.tags[object.Hash()] = object
+		return object.Hash(), u.keep(content)
 	}
 	return u.to.SetEncodedObject(object)
 }
