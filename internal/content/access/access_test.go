@@ -549,7 +549,9 @@ func testSharing(w *world) {
 	}
 	// Another user of the same name cannot be granted anything before the content of the former one is handed over.
 	next := To{Subject: bob.Subject, User: &subject.User{Name: "bob", UID: "u2"}}
-	contenttest.Rejects(w, set(manager, next, Manage), content.Conflict, "userId: ")
+	for _, level := range []Level{Manage, Edit} { // the former one has edit
+		contenttest.Rejects(w, set(manager, next, level), content.Conflict, "userId: ")
+	}
 	if got := w.of(Subject{Max: Manage, Owner: User("bob")}, o); got != Edit {
 		w.Errorf("bob has %s", got)
 	}
@@ -559,6 +561,12 @@ func testSharing(w *world) {
 	}
 	if _, err := sharing.DeploymentUID(w.Context(), store.Account{UID: "a2"}, o); err == nil {
 		w.Error("another account has the workbook")
+	}
+	// A failure of the database is no conflict, and is not described to the caller.
+	contenttest.Exec(w, w.store, "DROP TABLE content_user")
+	var rejected *content.Error
+	if err := set(manager, To{Subject: User("dora"), User: &subject.User{Name: "dora", UID: "u3"}}, View); err == nil || errors.As(err, &rejected) {
+		w.Errorf("without the table of users: %v", err)
 	}
 }
 

@@ -107,6 +107,12 @@ func (g *Sharing) set(ctx context.Context, s content.Scope, by Caller, o Object,
 		if err != nil {
 			return err
 		}
+		if to.User != nil && level != None {
+			// Also if the level stays: the grant may be to a deleted user of the name, with whom it is removed.
+			if err := g.use(ctx, tx, s, *to.User); err != nil {
+				return err
+			}
+		}
 		before, err := Set(ctx, tx, s, Grant{Object: o, Subject: to.Subject, GroupUID: to.GroupUID, Level: level, CreatedAt: now().UTC(), CreatedBy: by.Principal})
 		if err != nil {
 			return err
@@ -115,11 +121,6 @@ func (g *Sharing) set(ctx context.Context, s content.Scope, by Caller, o Object,
 			out = all
 			return nil
 		}
-		if to.User != nil && level != None {
-			if err := (&subject.Users{Now: g.Now}).UseTx(ctx, tx, s.Account, *to.User); err != nil {
-				return content.Errorf(content.Conflict, "userId: %v: try again later", err)
-			}
-		}
 		if err := g.record(ctx, tx, all[0], to, before, level); err != nil {
 			return err
 		}
@@ -127,6 +128,15 @@ func (g *Sharing) set(ctx context.Context, s content.Scope, by Caller, o Object,
 		return err
 	})
 	return out, err
+}
+
+// use records the user of a grant. It is a conflict while the content of a deleted user of the name is not handed over.
+func (g *Sharing) use(ctx context.Context, tx *store.Tx, s content.Scope, user subject.User) error {
+	err := (&subject.Users{Now: g.Now}).UseTx(ctx, tx, s.Account, user)
+	if errors.Is(err, subject.ErrOther) || errors.Is(err, subject.ErrGone) {
+		return content.Errorf(content.Conflict, "userId: %v: try again later", err)
+	}
+	return err
 }
 
 // record stores the event of a change; first is the first grant on the object.
