@@ -82,6 +82,15 @@ func Prefixed(field string, err error) error {
 	return Errorf(rejected.Reason, "%s: %s", field, rejected.Message)
 }
 
+// CheckText returns an error for text that cannot be stored or compared on every database; field is its property in the request.
+// PostgreSQL rejects text with a NUL, and text that is not UTF-8.
+func CheckText(field, text string) error {
+	if strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
+		return Errorf(Invalid, "%s: it has a NUL or is not UTF-8; allowed: UTF-8 without NUL", field)
+	}
+	return nil
+}
+
 // MaxName is the maximum number of characters of a name.
 const MaxName = 255
 

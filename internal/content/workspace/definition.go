@@ -47,6 +47,9 @@ func applyReport(to *Report, in ReportChange) error {
 		if n := utf8.RuneCountInString(*in.Title); n > content.MaxName {
 			return content.Errorf(content.Invalid, "title: it has %d characters; allowed: %d", n, content.MaxName)
 		}
+		if err := content.CheckText("title", *in.Title); err != nil {
+			return err
+		}
 		to.Title = *in.Title
 	}
 	if err := applyPlace(to, in); err != nil {
@@ -92,6 +95,9 @@ func applyDefinition(to *Report, in ReportChange) (err error) {
 	if in.SQLQuery != nil {
 		if n := len(*in.SQLQuery); n > MaxObject {
 			return content.Errorf(content.Invalid, "sqlQuery: it has %d bytes; allowed: %d", n, MaxObject)
+		}
+		if err := content.CheckText("sqlQuery", *in.SQLQuery); err != nil {
+			return err
 		}
 		to.SQLQuery = *in.SQLQuery
 	}

@@ -115,6 +115,9 @@ func (w *Workspace) Feed(ctx context.Context, s content.Scope, r FeedRequest) (o
 		if err != nil {
 			return err
 		}
+		if err := content.CheckText("search", r.Search); err != nil {
+			return err
+		}
 		st := access.Within(s, r.By.Access, level)
 		if r.Search != "" {
 			st = access.In(s, r.By.Access)

@@ -150,6 +150,9 @@ func checkAddress(in *PlacementChange) error {
 		if len(part.value) > maxAddress {
 			return content.Errorf(content.Invalid, "%s: it has %d bytes; allowed: %d", part.field, len(part.value), maxAddress)
 		}
+		if err := content.CheckText(part.field, part.value); err != nil {
+			return err
+		}
 	}
 	if in.ExternalWorkbook == "" || in.ResultLocation == "" {
 		return content.Errorf(content.Invalid, "externalWorkbookId: %q goes with resultLocation %q; allowed: both, or neither", in.ExternalWorkbook, in.ResultLocation)

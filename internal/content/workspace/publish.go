@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -172,6 +173,9 @@ func (w *Workspace) version(ctx context.Context, q store.Querier, s content.Scop
 	}
 	if n := utf8.RuneCountInString(out.Description); n > maxDescription {
 		return nil, content.Errorf(content.Invalid, "description: it has %d characters; allowed: %d", n, maxDescription)
+	}
+	if err := cmp.Or(content.CheckText("title", out.Title), content.CheckText("description", out.Description)); err != nil {
+		return nil, err
 	}
 	reports, err := reportsOf(ctx, q, s, wb.ID)
 	if err != nil {

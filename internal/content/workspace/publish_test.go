@@ -139,6 +139,7 @@ func testInvalidPublications(w *world) {
 		"an unknown child":    {Publication{Config: container(`["c"]`)}, content.Invalid, `config.widgets[0].config.children[0]: there is no widget "c"`},
 		"two parents":         {Publication{Config: container(`["a"]`)}, content.Invalid, `config.widgets[1].config.children[0]: widget "a" is in container "a" already`},
 		"a cycle":             {Publication{Config: container(`[{"tabId":"t","widgetId":"b"}]`)}, content.Invalid, "is in more than 4 containers"},
+		"a NUL in a title":    {Publication{Config: object(`{"title":"a\u0000"}`)}, content.Invalid, "title: it has a NUL"},
 		"a long title":        {Publication{Config: chart(), Title: ptr.To(strings.Repeat("x", 256))}, content.Invalid, "title: it has 256"},
 		"a long description":  {Publication{Config: chart(), Description: ptr.To(strings.Repeat("x", 4097))}, content.Invalid, "description: it has 4097"},
 	} {

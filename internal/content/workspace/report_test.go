@@ -107,6 +107,9 @@ func testInvalidReports(w *world) {
 	}{
 		"an empty name":        {ReportChange{Name: ptr.To("")}, content.Invalid, "name: "},
 		"a long title":         {ReportChange{Title: ptr.To(strings.Repeat("x", 256))}, content.Invalid, "title: it has 256 characters"},
+		"a NUL in a title":     {ReportChange{Title: ptr.To("a\x00b")}, content.Invalid, "title: it has a NUL"},
+		"a NUL in SQL":         {ReportChange{SQLQuery: ptr.To("SELECT '\x00'")}, content.Invalid, "sqlQuery: it has a NUL"},
+		"a NUL in a placement": {ReportChange{Placement: &PlacementChange{ExternalWorkbook: "b", ResultLocation: "A\x00"}}, content.Invalid, "resultLocation: it has a NUL"},
 		"an unknown folder":    {ReportChange{FolderID: ptr.To(int64(7))}, content.NotFound, "folderId: folder 7"},
 		"an unknown workbook":  {ReportChange{WorkbookID: ptr.To(int64(7))}, content.NotFound, "workbookId: workbook 7"},
 		"both places":          {ReportChange{WorkbookID: &wb.ID, FolderID: ptr.To(int64(1))}, content.Invalid, "folderId: 1 goes with workbookId 1"},
@@ -135,6 +138,9 @@ func testInvalidReports(w *world) {
 		"taken":        {errorOf(w.content.CreateReport(w.Context(), demo, ada, ReportChange{PublicID: ptr.To(firstID)})), content.Conflict, "is the id of report 1"},
 		"elsewhere":    {errorOf(w.content.UpsertReport(w.Context(), demo, ada, elsewhere.PublicID, ReportChange{})), content.Conflict, "of another deployment"},
 		"the version":  {errorOf(w.content.UpdateReport(w.Context(), demo, ada, r.ID, ReportChange{Version: 3})), content.Conflict, "has version 1, not 3"},
+		"NUL search":   {errorOf(w.content.Reports(w.Context(), demo, ada, ReportFilter{Search: "\x00"}, store.PageRequest{Limit: 1})), content.Invalid, "search: it has a NUL"},
+		"no UTF-8":     {errorOf(w.content.Reports(w.Context(), demo, ada, ReportFilter{ExternalWorkbook: "\xff"}, store.PageRequest{Limit: 1})), content.Invalid, "externalWorkbookId: "},
+		"NUL feed":     {errorOf(w.content.Feed(w.Context(), demo, FeedRequest{By: ada, Types: []ItemType{ReportItem}, Search: "\x00", Order: ByName, Limit: 1})), content.Invalid, "search: it has a NUL"},
 		"wrong filter": {errorOf(w.content.Reports(w.Context(), demo, ada, ReportFilter{WorkbookID: ptr.To(int64(9))}, store.PageRequest{Limit: 1})), content.NotFound, "workbookId: workbook 9"},
 	} {
 		w.Run(id, func(t *testing.T) { contenttest.Rejects(t, c.err, c.reason, c.part) })

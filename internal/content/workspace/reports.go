@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -229,7 +230,7 @@ func filtered(ctx context.Context, q store.Querier, s content.Scope, by Caller, 
 		}
 		st = access.Within(s, by.Access, wb.Level)
 	}
-	return st, nil
+	return st, cmp.Or(content.CheckText("search", f.Search), content.CheckText("externalWorkbookId", f.ExternalWorkbook))
 }
 
 // reportList returns the list of the reports that a caller sees, with a filter.
