@@ -42,7 +42,8 @@ func (r *folders) work(ctx context.Context, s *folderScope) reconciler.Outcome {
 	if outcome != nil {
 		return *outcome
 	}
-	if outcome := r.rival(ctx, s); outcome != nil {
+	others, outcome := r.rival(ctx, s)
+	if outcome != nil {
 		return *outcome
 	}
 	parent, outcome := folderOf(ctx, s, "parentRef", s.Object.Spec.DeploymentRef, s.Object.Spec.ParentRef)
@@ -53,7 +54,9 @@ func (r *folders) work(ctx context.Context, s *folderScope) reconciler.Outcome {
 		return *outcome
 	}
 	of := identity(managed.Folder, s.Object)
-	applied, err := r.open(p).Apply(ctx, p.Scope, caller(of), managed.Options{Object: of, Adopt: ptr.Deref(s.Object.Spec.Adopt, false), Replace: true},
+	// A Folder that was renamed has the folder of its former name until it is reconciled.
+	replace := func(from managed.Object) bool { return others[from.Name] == nil || isSame(others[from.Name], s.Object) }
+	applied, err := r.open(p).Apply(ctx, p.Scope, caller(of), managed.Options{Object: of, Adopt: ptr.Deref(s.Object.Spec.Adopt, false), Replace: replace},
 		folder.Definition{Name: string(s.Object.Spec.Name), ParentID: parent, Position: s.Object.Spec.Position})
 	if err != nil {
 		return outcomeOf(err)
@@ -65,32 +68,36 @@ func (r *folders) work(ctx context.Context, s *folderScope) reconciler.Outcome {
 	return done(fmt.Sprintf("Folder %d is what is defined", applied.Folder.ID))
 }
 
-// rival returns the outcome if an older Folder has the name, or if the Folder is in itself.
-func (r *folders) rival(ctx context.Context, s *folderScope) *reconciler.Outcome {
+// rival returns the outcome if an older Folder has the name, or if the Folder is in itself. Otherwise it returns all Folders by their
+// names in Kubernetes, which must not be modified.
+func (r *folders) rival(ctx context.Context, s *folderScope) (map[string]*v1alpha1.Folder, *reconciler.Outcome) {
 	list := &v1alpha1.FolderList{}
 	if err := s.List(ctx, list, client.InNamespace(s.Object.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		out := reconciler.Failed(err)
-		return &out
+		return nil, &out
 	}
 	byName := map[string]*v1alpha1.Folder{}
 	for i := range list.Items {
 		other := &list.Items[i]
 		byName[other.Name] = other
-		isSame := other.Spec.DeploymentRef == s.Object.Spec.DeploymentRef && parentOf(other) == parentOf(s.Object) &&
-			fold.Case(string(other.Spec.Name)) == fold.Case(string(s.Object.Spec.Name)) && other.UID != s.Object.UID
-		if isSame && isOlder(other, s.Object) {
+		if other.UID != s.Object.UID && isSame(other, s.Object) && isOlder(other, s.Object) {
 			out := reconciler.Stalled(v1alpha1.ReasonConflict, fmt.Sprintf("spec.name: %q is that of Folder %q, which is older; rename or delete one of them", s.Object.Spec.Name, other.Name))
-			return &out
+			return nil, &out
 		}
 	}
 	path := []string{s.Object.Name}
 	for up := byName[parentOf(s.Object)]; up != nil && len(path) <= folder.MaxDepth; up = byName[parentOf(up)] {
 		if path = append(path, up.Name); up.Name == s.Object.Name {
 			out := reconciler.Stalled(v1alpha1.ReasonInvalidSpec, "spec.parentRef: the Folder is in itself: "+strings.Join(path, " in "))
-			return &out
+			return nil, &out
 		}
 	}
-	return nil
+	return byName, nil
+}
+
+// isSame reports whether two Folders define the same folder.
+func isSame(a, b *v1alpha1.Folder) bool {
+	return a.Spec.DeploymentRef == b.Spec.DeploymentRef && parentOf(a) == parentOf(b) && fold.Case(string(a.Spec.Name)) == fold.Case(string(b.Spec.Name))
 }
 
 // parentOf returns the name of the Folder that contains a Folder; empty at the root.

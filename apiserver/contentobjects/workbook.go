@@ -66,12 +66,15 @@ func (r *workbooks) work(ctx context.Context, s *workbookScope) reconciler.Outco
 	}
 	of := identity(managed.Workbook, s.Object)
 	applied, err := (&workspace.Workspace{DB: r.Database, Record: p.record}).Apply(ctx, p.Scope, caller(of),
-		managed.Options{Object: of, Adopt: ptr.Deref(s.Object.Spec.Adopt, false), Replace: true}, *definition)
+		managed.Options{Object: of, Adopt: ptr.Deref(s.Object.Spec.Adopt, false), Replace: youngerOrGone}, *definition)
 	if err != nil {
 		return outcomeOf(err)
 	}
 	return report(s, applied)
 }
+
+// youngerOrGone takes over the workbook of another Workbook: slugs do not change, and no older Workbook has the slug.
+func youngerOrGone(managed.Object) bool { return true }
 
 // report writes the applied content to the status, and returns the outcome.
 func report(s *workbookScope, applied *workspace.Applied) reconciler.Outcome {

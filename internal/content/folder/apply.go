@@ -54,20 +54,25 @@ func (f *Folders) Apply(ctx context.Context, s content.Scope, by access.Caller, 
 			return err
 		}
 		out = &Applied{Corrected: stored != nil && stored.Definition == row.Definition && !in.matches(before)}
+		own := func(id int64) error {
+			if row.ContentID = id; stored != nil && *stored == row {
+				return nil
+			}
+			return managed.Set(ctx, tx, s, row)
+		}
 		if before == nil {
 			path, err := f.create(ctx, tx, s, by, New(in))
 			if err != nil {
 				return err
 			}
 			out.Folder = path[len(path)-1]
-		} else if out.Folder, err = f.become(ctx, tx, s, by, before.ID, in); err != nil {
+			return own(out.Folder.ID)
+		}
+		if err := own(before.ID); err != nil { // before it is changed: it may be that of another object
 			return err
 		}
-		row.ContentID = out.Folder.ID
-		if stored != nil && *stored == row {
-			return nil
-		}
-		return managed.Set(ctx, tx, s, row)
+		out.Folder, err = f.become(ctx, tx, s, by, before.ID, in)
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -56,8 +56,8 @@ type Options struct {
 	Object Object
 	// Adopt takes over content of users.
 	Adopt bool
-	// Replace takes over content from another object: the caller knows that it has no right to it.
-	Replace bool
+	// Replace reports whether content is taken over from another object, which has no right to it; nil for never.
+	Replace func(from Object) bool
 }
 
 // Record is the row of managed content.
@@ -125,7 +125,7 @@ func Claim(ctx context.Context, q store.Querier, s content.Scope, o Options, id 
 		return err
 	case found == nil && !o.Adopt:
 		return content.Errorf(content.Conflict, "%s, which no object manages; set spec.adopt to take it over, or delete it", what)
-	case found != nil && !found.is(o.Object) && !o.Replace:
+	case found != nil && !found.is(o.Object) && (o.Replace == nil || !o.Replace(found.Object)):
 		return content.Errorf(content.Conflict, "%s, which is managed by %s", what, found.Object)
 	}
 	return nil

@@ -160,6 +160,9 @@ func testApplyExtra(w *world) {
 	}
 }
 
+// always takes over content of other objects.
+func always(managed.Object) bool { return true }
+
 func testAdoption(w *world) {
 	wb, err := w.content.Create(w.Context(), demo, ada, Change{Name: ptr.To("mine"), Slug: ptr.To("sales")})
 	if err != nil {
@@ -190,7 +193,7 @@ func testAdoption(w *world) {
 	// Another object gets it only if the caller knows that it may.
 	other := managed.Object{Kind: managed.Workbook, Namespace: "demo", Name: "other", UID: "u2", Generation: 1}
 	refused(managed.Options{Object: other, Adopt: true}, "Workbook demo/sales")
-	if got := w.apply(managed.Options{Object: other, Replace: true}, definition()); got.Workbook.ID != wb.ID {
+	if got := w.apply(managed.Options{Object: other, Replace: always}, definition()); got.Workbook.ID != wb.ID {
 		w.Errorf("%+v", got)
 	}
 	refused(managed.Options{Object: sales, Adopt: true}, "Workbook demo/other")
@@ -304,6 +307,20 @@ func testManagedFolders(w *world) {
 	}
 	child := w.folder("child", mine) // users create content in it
 	if got, err = apply(of, folder.Definition{Name: "Money", Position: ptr.To(int64(7))}); err != nil || got.Folder.ID != mine || got.Folder.Position != 7 || got.Corrected {
+		w.Errorf("%+v, %v", got, err)
+	}
+	// Another object gets it only if that has no right to it.
+	other := managed.Options{Object: managed.Object{Kind: managed.Folder, Namespace: "demo", Name: "other", UID: "u8", Generation: 1}, Adopt: true}
+	_, err = apply(other, folder.Definition{Name: "money"})
+	contenttest.Rejects(w, err, content.Conflict, "Folder demo/finance")
+	other.Replace = always
+	if got, err = apply(other, folder.Definition{Name: "money"}); err != nil || got.Folder.ID != mine || got.Folder.Name != "money" || got.Corrected {
+		w.Errorf("%+v, %v", got, err)
+	}
+	_, err = apply(of, folder.Definition{Name: "Money"})
+	contenttest.Rejects(w, err, content.Conflict, "Folder demo/other")
+	of.Replace = always
+	if got, err = apply(of, folder.Definition{Name: "Money"}); err != nil || got.Folder.ID != mine {
 		w.Errorf("%+v, %v", got, err)
 	}
 	_, err = apply(of, folder.Definition{Name: "Money", ParentID: child})
