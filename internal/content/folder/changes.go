@@ -178,7 +178,7 @@ func (f *Folders) delete(ctx context.Context, tx *store.Tx, s content.Scope, id 
 	if err := managed.Check(ctx, tx, s, managed.Folder, id); err != nil {
 		return err
 	}
-	children, err := countChildren(ctx, tx, s, id)
+	children, err := countChildren(ctx, tx, s, id, 0)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func checkPlace(ctx context.Context, tx *store.Tx, s content.Scope, f *Folder) e
 	if !errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("check the name of a folder: %w", err)
 	}
-	siblings, err := countChildren(ctx, tx, s, f.ParentID)
+	siblings, err := countChildren(ctx, tx, s, f.ParentID, f.ID)
 	if err == nil && siblings >= MaxChildren {
 		return content.Errorf(content.Conflict, "parentId: there are %d folders already; allowed: %d", siblings, MaxChildren)
 	}

@@ -149,6 +149,20 @@ func testMove(w *world) {
 	}
 }
 
+// testFull: a folder in a full one can be changed, and no other one can be put there.
+func testFull(w *world) {
+	f := w.create("first", Root)
+	inside := w.create("inside", f.ID)
+	contenttest.Exec(w, w.store, fmt.Sprintf(`INSERT INTO folder (account_uid, deployment_uid, id, parent_id, owner, name, name_key, position, created_at, created_by, updated_at, updated_by)
+		WITH RECURSIVE n (i) AS (SELECT 1001 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		SELECT 'a1', 'd1', i, 0, '', 'n' || i, 'n' || i, i, 0, '', 0, '' FROM n`, 1000+MaxChildren-1))
+	if path, err := w.folders.Update(w.Context(), demo, by, f.ID, rename("renamed")); err != nil || last(path).Name != "renamed" {
+		w.Errorf("%+v, %v", path, err)
+	}
+	contenttest.Rejects(w, errorOf(w.folders.Move(w.Context(), demo, by, inside.ID, Root)), content.Conflict, "there are 10000 folders already")
+	contenttest.Rejects(w, errorOf(w.folders.Create(w.Context(), demo, by, New{Name: "x"})), content.Conflict, "there are 10000 folders already")
+}
+
 func testDelete(w *world) {
 	child := w.createPath("a", 2)
 	contenttest.Rejects(w, w.folders.Delete(w.Context(), demo, by, child.ParentID), content.Invalid, "contains 1 folders")

@@ -65,9 +65,10 @@ func siblings(st access.Statement, parent int64) store.List[Folder] {
 	}
 }
 
-func countChildren(ctx context.Context, q store.Querier, s content.Scope, parent int64) (n int, err error) {
-	const query = "SELECT COUNT(*) FROM folder WHERE deployment_uid = $1 AND account_uid = $2 AND parent_id = $3"
-	if err := q.QueryRowContext(ctx, query, s.Deployment.UID, s.Account.UID, parent).Scan(&n); err != nil {
+// countChildren returns the number of folders in a folder, without one of them; 0 for all.
+func countChildren(ctx context.Context, q store.Querier, s content.Scope, parent, except int64) (n int, err error) {
+	const query = "SELECT COUNT(*) FROM folder WHERE deployment_uid = $1 AND account_uid = $2 AND parent_id = $3 AND id <> $4"
+	if err := q.QueryRowContext(ctx, query, s.Deployment.UID, s.Account.UID, parent, except).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count folders: %w", err)
 	}
 	return n, nil

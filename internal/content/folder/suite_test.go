@@ -39,6 +39,7 @@ var cases = []struct {
 	{"positions", testPositions},
 	{"depth", testDepth},
 	{"moves", testMove},
+	{"folders in a full one", testFull},
 	{"only empty folders are deleted", testDelete},
 	{"pages", testPages},
 	{"another account or deployment sees nothing", testTenants},
