@@ -157,6 +157,29 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// TestFitWide: results with more columns than a result can have are stored too, whatever their names are.
+func TestFitWide(t *testing.T) {
+	for _, name := range []string{"a", strings.Repeat("\x01", maxColumn)} {
+		wide := &semantic.Table{}
+		for range 20_000 {
+			wide.Columns = append(wide.Columns, name)
+		}
+		for range maxRows {
+			wide.Rows = append(wide.Rows, make([]*string, len(wide.Columns)))
+		}
+		r := &Result{Expected: rowsOf(wide), Actual: rowsOf(wide)}
+		body, err := r.encode()
+		if err != nil || len(body) > evaluation.MaxBody {
+			t.Errorf("%d bytes, %v", len(body), err)
+		}
+		for _, rows := range []*Rows{r.Expected, r.Actual} {
+			if n := len(rows.Columns); n != grading.MaxColumns || len(rows.Rows) != maxRows || len(rows.Rows[0]) != n || rows.TotalRows != maxRows {
+				t.Errorf("%d columns, and %d rows of %d", n, len(rows.Rows), rows.TotalRows)
+			}
+		}
+	}
+}
+
 // TestHide: only what has no data is left.
 func TestHide(t *testing.T) {
 	r := (&Result{ID: 1, QuestionTextSnapshot: "Orders?", Answer: ptr.To("12"), Seconds: 3}).grade(grading.Grade{Verdict: grading.Fail, Reason: grading.ValueMismatch, Detail: "secret"})

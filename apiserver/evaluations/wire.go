@@ -94,7 +94,7 @@ type Result struct {
 
 // Rows are the first rows of a result.
 type Rows struct {
-	Columns   []string    `json:"columns"`
+	Columns   []string    `json:"columns" doc:"The first 64 columns: results with more are not compared."`
 	Rows      [][]*string `json:"rows" doc:"Values as text; null is null."`
 	TotalRows int         `json:"totalRows"`
 }
@@ -146,6 +146,14 @@ func (r *Result) fit(divisor int) {
 			cut(text, most/divisor)
 		}
 	}
+	for _, rows := range []*Rows{r.Expected, r.Actual} {
+		if rows == nil {
+			continue
+		}
+		for i := range rows.Columns {
+			cut(&rows.Columns[i], maxColumn/divisor)
+		}
+	}
 }
 
 // cut cuts a text at a number of bytes, and marks it; nil is nothing.
@@ -160,14 +168,13 @@ func cut(text *string, most int) {
 	*text = (*text)[:end] + "…"
 }
 
-// rowsOf returns the first rows of a result.
+// rowsOf returns the first columns and rows of a result.
 func rowsOf(t *semantic.Table) *Rows {
-	out := &Rows{Columns: slices.Clone(t.Columns), Rows: [][]*string{}, TotalRows: len(t.Rows)}
-	for i := range out.Columns {
-		cut(&out.Columns[i], maxColumn)
-	}
+	columns := min(len(t.Columns), grading.MaxColumns)
+	out := &Rows{Columns: slices.Clone(t.Columns[:columns]), Rows: [][]*string{}, TotalRows: len(t.Rows)}
 	left := maxRowBytes
 	for _, row := range t.Rows[:min(len(t.Rows), maxRows)] {
+		row = row[:min(len(row), columns)]
 		for _, v := range row {
 			left -= len(ptr.Deref(v, ""))
 		}
