@@ -188,6 +188,10 @@ func TestHide(t *testing.T) {
 	if want := `{"id":1,"verdict":"fail","score":0,"reason":"value mismatch","questionTextSnapshot":"Orders?","inputTokens":0,"outputTokens":0,"seconds":3,"isDataHidden":true}`; err != nil || string(body) != want {
 		t.Errorf("%s, %v", body, err)
 	}
+	replayed := &Result{ID: 1, QuestionTextSnapshot: "Is Ada paid enough?", MessageID: ptr.To("1-message")}
+	if replayed.hide(); replayed.QuestionTextSnapshot != "" || *replayed.MessageID != "1-message" {
+		t.Errorf("the message of a chat of another person is shown: %+v", replayed)
+	}
 }
 
 // TestExpiry: evaluations are deleted some time after their end.

@@ -71,7 +71,7 @@ type Result struct {
 	Reason  *string         `json:"reason,omitempty" nullable:"true" enum:"row count mismatch,missing columns,value mismatch,unexpected rows,query error,ground-truth query failed,ground truth not found,agent error,results too large,query missing,query added,answer changed,input not in the recording" doc:"Why the verdict is not pass."`
 	Detail  *string         `json:"detail,omitempty" nullable:"true" example:"12 rows are expected, the result has 11"`
 
-	QuestionTextSnapshot string  `json:"questionTextSnapshot" example:"Orders by status?" doc:"The question or the message, as it was asked."`
+	QuestionTextSnapshot string  `json:"questionTextSnapshot" example:"Orders by status?" doc:"The question or the message, as it was asked; empty for the message of a chat of another person."`
 	QuestionName         *string `json:"questionName,omitempty" nullable:"true"`
 	QuestionPlace        *string `json:"questionPlace,omitempty" nullable:"true" example:"agents/eval_questions/orders.yml:3" doc:"The file of the question, and the line."`
 	MessageID            *string `json:"messageId,omitempty" nullable:"true" doc:"The message of the chat that is replayed."`
@@ -89,7 +89,7 @@ type Result struct {
 	InputTokens  int64   `json:"inputTokens"`
 	OutputTokens int64   `json:"outputTokens"`
 	Seconds      float64 `json:"seconds"`
-	IsDataHidden bool    `json:"isDataHidden" doc:"Whether queries, rows, answers and tool calls are absent, because another person has started the evaluation and may see other data than the caller."`
+	IsDataHidden bool    `json:"isDataHidden" doc:"Whether queries, rows, answers, tool calls and messages of chats are absent, because another person has started the evaluation and may see other data than the caller."`
 }
 
 // Rows are the first rows of a result.
@@ -209,8 +209,11 @@ func (r *Result) errored(reason grading.Reason, detail string) *Result {
 	return r.grade(grading.Grade{Verdict: grading.Errored, Reason: reason, Detail: detail})
 }
 
-// hide removes what has data.
+// hide removes what has data, and the message of a chat, which only its person reads.
 func (r *Result) hide() {
+	if r.MessageID != nil {
+		r.QuestionTextSnapshot = ""
+	}
 	*r = Result{
 		ID: r.ID, Verdict: r.Verdict, Score: r.Score, Reason: r.Reason, QuestionTextSnapshot: r.QuestionTextSnapshot, QuestionName: r.QuestionName,
 		QuestionPlace: r.QuestionPlace, MessageID: r.MessageID, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, Seconds: r.Seconds, IsDataHidden: true,

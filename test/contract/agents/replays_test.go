@@ -113,7 +113,7 @@ func TestReplayIsOfItsPerson(t *testing.T) {
 	if len(queries) != 2 || !strings.Contains(queries[1], " FR ") {
 		t.Error(queries)
 	}
-	if _, items := acme.graded(t, acme.ada, path); items[0]["answer"] != nil || items[0]["toolCalls"] != nil || items[0]["isDataHidden"] != true {
+	if _, items := acme.graded(t, acme.ada, path); items[0]["answer"] != nil || items[0]["toolCalls"] != nil || items[0]["questionTextSnapshot"] != "" || items[0]["isDataHidden"] != true {
 		t.Errorf("ada sees the chat of another person: %v", items[0])
 	}
 	// A Viewer, who writes no SQL, replays a chat of their own.
