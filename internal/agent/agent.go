@@ -37,7 +37,7 @@ type Tool struct {
 type Input struct {
 	// JSON is what the model has sent, an object.
 	JSON json.RawMessage
-	// MaxRows is the number of rows that the run may still read.
+	// MaxRows is the number of rows that the call may read.
 	MaxRows int
 }
 

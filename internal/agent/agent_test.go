@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -323,6 +324,47 @@ func TestRows(t *testing.T) {
 		t.Errorf("%+v, %v: %s", got, err, diff)
 	}
 	w.eventsAre("before query 60", "after query 60", "before query 60", "after query 60", "before query 1", "after query 0 LimitError")
+}
+
+// TestRowsOfParallelCalls: the calls of a turn read no more rows together than are left, and what they do not read is left for others.
+func TestRowsOfParallelCalls(t *testing.T) {
+	for name, c := range map[string]struct {
+		turns []reply
+		// left are the rows that calls might read, sorted; read is the sum of those that they have.
+		left []int
+		read int
+	}{
+		"all":          {[]reply{calls("query 60", "query 60", "query 60"), calls("query 1")}, []int{33, 33, 34}, 100},
+		"some":         {[]reply{calls("query 10", "query 10", "query 60"), calls("query 90")}, []int{33, 33, 34, 47}, 100},
+		"few":          {[]reply{calls("query 1", "query 1", "query 1")}, []int{33, 33, 34}, 3},
+		"one of three": {[]reply{calls("query 99"), calls("query 1", "query 1", "query 1")}, []int{1, 100}, 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, append(c.turns, says("x"))...)
+			var mu sync.Mutex
+			var left []int
+			var together sync.WaitGroup
+			together.Add(len(c.turns[0].events) - 1)
+			w.run.Tools = []Tool{w.tool("query", func(_ context.Context, in Input) (*Result, error) {
+				mu.Lock()
+				left = append(left, in.MaxRows)
+				isFirst := len(left) < len(c.turns[0].events)
+				mu.Unlock()
+				if isFirst { // none of the first turn ends before all have begun
+					together.Done()
+					together.Wait()
+				}
+				n := 0
+				_ = json.Unmarshal(in.JSON, &n)
+				return &Result{Wire: in.JSON, Rows: min(n, in.MaxRows)}, nil
+			})}
+			got, err := w.answer()
+			slices.Sort(left)
+			if diff := cmp.Diff(c.left, left); diff != "" || err != nil || got.Rows != c.read {
+				t.Errorf("%+v, %v: %s", got, err, diff)
+			}
+		})
+	}
 }
 
 func TestFailuresOfTools(t *testing.T) {

@@ -21,17 +21,22 @@ const (
 	maxInput = 64 << 10
 )
 
-// call runs calls in parallel and returns their results, in the order of the calls. The error is that of the context, of the log or
-// of the audit log.
+// call runs calls in parallel and returns their results, in the order of the calls. Each may read an equal share of the rows that are
+// left: what it does not read is left for the next turn. The error is that of the context, of the log or of the audit log.
 func (s *state) call(ctx context.Context, calls []model.ToolCall) ([]model.ToolResult, error) {
 	results, failed := make([]model.ToolResult, len(calls)), make([]error, len(calls))
 	slots := make(chan struct{}, s.Limits.Parallel)
+	left := max(s.Limits.Rows-s.Rows, 0)
 	var group sync.WaitGroup
 	for i := range calls {
+		rows := left / len(calls)
+		if i < left%len(calls) {
+			rows++
+		}
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			results[i], failed[i] = s.callOne(ctx, &calls[i])
+			results[i], failed[i] = s.callOne(ctx, &calls[i], rows)
 		})
 	}
 	group.Wait()
@@ -47,14 +52,14 @@ func (r *Run) Call(ctx context.Context, tool string, input json.RawMessage) erro
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Limits.Time, limitReached("%s", r.Limits.Time))
 	defer cancel()
 	s := &state{Run: r}
-	if _, err := s.callOne(ctx, &model.ToolCall{ID: tool, Name: tool, Input: input}); err != nil {
+	if _, err := s.callOne(ctx, &model.ToolCall{ID: tool, Name: tool, Input: input}, r.Limits.Rows); err != nil {
 		return err
 	}
 	return context.Cause(ctx)
 }
 
-// callOne records a call, runs it, and records its outcome.
-func (s *state) callOne(ctx context.Context, in *model.ToolCall) (model.ToolResult, error) {
+// callOne records a call, runs it, and records its outcome. rows is the number of rows that it may read.
+func (s *state) callOne(ctx context.Context, in *model.ToolCall, rows int) (model.ToolResult, error) {
 	c := Call{ID: s.newID(), Tool: in.Name, Input: in.Input}
 	if cause := context.Cause(ctx); cause != nil {
 		return model.ToolResult{}, cause
@@ -66,7 +71,7 @@ func (s *state) callOne(ctx context.Context, in *model.ToolCall) (model.ToolResu
 		return model.ToolResult{}, err
 	}
 	begun := s.now()
-	result, err := s.run(ctx, in)
+	result, err := s.run(ctx, in, rows)
 	o := Outcome{Duration: s.now().Sub(begun)}
 	out := model.ToolResult{CallID: in.ID}
 	wire := ""
@@ -119,13 +124,12 @@ func clipped(r *Result) string {
 }
 
 // run runs the tool of a call. It returns when the context ends, even if the tool does not.
-func (s *state) run(ctx context.Context, in *model.ToolCall) (*Result, *ToolError) {
+func (s *state) run(ctx context.Context, in *model.ToolCall, rows int) (*Result, *ToolError) {
 	tool, err := s.tool(in)
 	if err != nil {
 		return nil, err
 	}
-	left := s.rowsLeft()
-	if left <= 0 {
+	if rows <= 0 {
 		return nil, &ToolError{LimitError, fmt.Sprintf("the limit of %d rows for this answer is reached", s.Limits.Rows)}
 	}
 	type returned struct {
@@ -139,7 +143,7 @@ func (s *state) run(ctx context.Context, in *model.ToolCall) (*Result, *ToolErro
 				done <- returned{err: fmt.Errorf("panic: %v", p)}
 			}
 		}()
-		result, err := tool.Run(ctx, Input{JSON: in.Input, MaxRows: left})
+		result, err := tool.Run(ctx, Input{JSON: in.Input, MaxRows: rows})
 		done <- returned{result, err}
 	}()
 	select {
@@ -169,12 +173,6 @@ func (s *state) tool(in *model.ToolCall) (*Tool, *ToolError) {
 		names = append(names, s.Tools[i].Name)
 	}
 	return nil, &ToolError{BadRequestError, fmt.Sprintf("there is no tool %.100q; the tools are: %s", in.Name, strings.Join(names, ", "))}
-}
-
-func (s *state) rowsLeft() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.Limits.Rows - s.Rows
 }
 
 // failure returns the failure of a tool that is shown.
