@@ -15,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/agent"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/query"
 )
@@ -118,14 +119,14 @@ type tokens struct {
 // errEnded is the end of a run whose caller is no longer authenticated.
 var errEnded = rest.Forbidden("the credential was revoked or has expired while the agent was answering")
 
-// token returns a token that is valid for some time.
+// token returns a token that is valid for some time. The error is an *agent.Ended if the run must not go on.
 func (t *tokens) token(ctx context.Context) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.service.Clock.Now()
 	if now.Sub(t.checked) >= checkInterval {
 		if err := t.service.Check(ctx, t.asker); err != nil {
-			return "", err
+			return "", &agent.Ended{Err: err}
 		}
 		t.checked = now
 	}
@@ -137,7 +138,7 @@ func (t *tokens) token(ctx context.Context) (string, error) {
 	case err != nil:
 		return "", err
 	case t.current != nil && next.Identity != t.current.Identity:
-		return "", rest.Conflict("what the person may see has changed while the agent was answering: send the message again")
+		return "", &agent.Ended{Err: rest.Conflict("what the person may see has changed while the agent was answering: send the message again")}
 	}
 	t.current = next
 	return next.JWT, nil

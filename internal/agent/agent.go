@@ -29,7 +29,7 @@ var ErrAborted = errors.New("the run was aborted")
 // Tool is a tool of a run.
 type Tool struct {
 	model.Tool
-	// Run runs a call. It must return soon after the context has ended. An error is an *ToolError, or one that is not shown.
+	// Run runs a call. It must return soon after the context has ended. An error is an *ToolError, an *Ended, or one that is not shown.
 	Run func(ctx context.Context, in Input) (*Result, error)
 }
 
@@ -63,6 +63,15 @@ type ToolError struct {
 
 // Error implements error.
 func (e *ToolError) Error() string { return e.Class + ": " + e.Message }
+
+// Ended is the error of a call after which the run must not go on, such as that the asker is no longer authenticated.
+type Ended struct{ Err error }
+
+// Error implements error.
+func (e *Ended) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *Ended) Unwrap() error { return e.Err }
 
 // Classes of failures.
 const (
@@ -160,12 +169,14 @@ type state struct {
 	*Run
 	Summary
 	messages []model.Message
-	// mu guards Log, which parallel calls use, and rows.
+	// mu guards Log, which parallel calls use, rows, and what follows.
 	mu sync.Mutex
+	// ended is the error of a call that ends the run; nil if there is none.
+	ended error
 }
 
 // Answer runs until the model has answered the last message. The lines of the answer are in the log when it returns. The error is
-// ErrAborted, a *LimitReached, a *model.Error, or one of the log or of the audit log; what was said before it is in the log.
+// ErrAborted, a *LimitReached, a *model.Error, an *Ended, or one of the log or of the audit log; what was said before it is in the log.
 func (r *Run) Answer(ctx context.Context, messages []model.Message) (*Summary, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Limits.Time, limitReached("%s", r.Limits.Time))
 	defer cancel()

@@ -310,6 +310,27 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestToolEndsRun: after a call that ends the run, the model is not asked again. The calls have their outcomes.
+func TestToolEndsRun(t *testing.T) {
+	reason := errors.New("the credential was revoked")
+	w := newWorld(t, calls("query {}", "query {}"), says("x"))
+	w.run.Tools = []Tool{w.tool("query", func(context.Context, Input) (*Result, error) {
+		return nil, fmt.Errorf("query: %w", &Ended{reason})
+	})}
+	w.run.OnInternal = func(_ string, err error) { t.Errorf("it is reported as a defect: %v", err) }
+	if _, err := w.answer(); !errors.Is(err, reason) || len(w.model.requests) != 1 {
+		t.Errorf("%v after %d requests", err, len(w.model.requests))
+	}
+	if n := strings.Count(w.shown(), `= {"error":"Error: AbortError: the run has ended"}`); n != 2 || len(w.events) != 4 {
+		t.Errorf("%s\n%v", w.shown(), w.events)
+	}
+	w = newWorld(t)
+	w.run.Tools = []Tool{w.tool("query", func(context.Context, Input) (*Result, error) { return nil, &Ended{reason} })}
+	if err := w.run.Call(t.Context(), "query", json.RawMessage(`{}`)); !errors.Is(err, reason) {
+		t.Error(err)
+	}
+}
+
 func TestRows(t *testing.T) {
 	w := newWorld(t, calls("query 60"), calls("query 60"), calls("query 1"), says("x"))
 	var left []int

@@ -43,11 +43,12 @@ func (s *state) call(ctx context.Context, calls []model.ToolCall) ([]model.ToolR
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause
 	}
-	return results, errors.Join(failed...)
+	// A call that ends the run has failed like the others, but the model is not told.
+	return results, errors.Join(append(failed, s.ended)...)
 }
 
 // Call runs one call of a tool without the model, with the same records, and with the limits of a run of its own. The lines of the
-// call are in the log when it returns. The error is that of the context, of the log or of the audit log.
+// call are in the log when it returns. The error is that of the context, of the log or of the audit log, or of a call that ends the run.
 func (r *Run) Call(ctx context.Context, tool string, input json.RawMessage) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Limits.Time, limitReached("%s", r.Limits.Time))
 	defer cancel()
@@ -55,7 +56,7 @@ func (r *Run) Call(ctx context.Context, tool string, input json.RawMessage) erro
 	if _, err := s.callOne(ctx, &model.ToolCall{ID: tool, Name: tool, Input: input}, r.Limits.Rows); err != nil {
 		return err
 	}
-	return context.Cause(ctx)
+	return errors.Join(context.Cause(ctx), s.ended)
 }
 
 // callOne records a call, runs it, and records its outcome. rows is the number of rows that it may read.
@@ -178,9 +179,15 @@ func (s *state) tool(in *model.ToolCall) (*Tool, *ToolError) {
 // failure returns the failure of a tool that is shown.
 func (s *state) failure(ctx context.Context, tool string, err error) *ToolError {
 	var shown *ToolError
+	var ended *Ended
 	switch {
 	case errors.As(err, &shown):
 		return shown
+	case errors.As(err, &ended):
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ended = ended
+		return &ToolError{AbortError, "the run has ended"}
 	case ctx.Err() != nil:
 		return &ToolError{AbortError, "the run has ended"}
 	}
