@@ -110,6 +110,7 @@ func (s *Service) storeAll(ctx context.Context, runs []*live) {
 // failed notes a failure of a write in the background. The caller holds storing.
 func (l *live) failed(err error) {
 	now := l.clock.Now()
+	l.tried = len(l.batch)
 	if l.failing.IsZero() {
 		l.failing = now
 	}

@@ -52,8 +52,10 @@ type live struct {
 	lease   *chat.RunLease
 	// written is when the last write began, and failing when writes in the background began to fail; zero if the last one has not.
 	written, failing time.Time
-	// batch has the lines of a write.
+	// batch has the lines of a write, and tried is the number of those of a write that has failed; 0 if the last one has not. They may be
+	// stored all the same, so they are written again by themselves.
 	batch [][]byte
+	tried int
 
 	mu sync.Mutex
 	// tail has the last lines. Those through stored are in the store, and readers have those through shown.
@@ -200,14 +202,14 @@ func (l *live) unstored() int64 {
 }
 
 // store writes the lines that are not stored.
-func (l *live) store(ctx context.Context) error {
-	return l.write(ctx, func(ctx context.Context, batch [][]byte) error {
-		b := &chat.Batch{Lease: l.lease, Bodies: batch}
-		if err := l.log.AppendAll(ctx, b); err != nil {
-			return err
-		}
-		return b.Err
-	})
+func (l *live) store(ctx context.Context) error { return l.write(ctx, l.appendLines) }
+
+func (l *live) appendLines(ctx context.Context, lines [][]byte) error {
+	b := &chat.Batch{Lease: l.lease, Bodies: lines}
+	if err := l.log.AppendAll(ctx, b); err != nil {
+		return err
+	}
+	return b.Err
 }
 
 // finish adds the last lines of the run and ends it. The run is another replica's if it returns an error, or will be.
@@ -247,15 +249,26 @@ func (l *live) emitAll(lines []stream.Line) error {
 	return nil
 }
 
-// write calls do with the lines that are not stored, again and again while it fails for a reason that may pass.
+// write calls do with the lines that are not stored, after those of a write that has failed.
 func (l *live) write(ctx context.Context, do func(ctx context.Context, batch [][]byte) error) error {
 	l.storing.Lock()
 	defer l.storing.Unlock()
-	batch := l.notStored()
 	// What was said before the end of a run is stored after it.
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer stop()
+	if l.tried > 0 {
+		if err := l.writeOnce(ctx, l.appendLines); err != nil {
+			return err
+		}
+	}
+	return l.writeOnce(ctx, do)
+}
+
+// writeOnce calls do with the lines of notStored, again and again while it fails for a reason that may pass. The caller holds storing.
+func (l *live) writeOnce(ctx context.Context, do func(ctx context.Context, batch [][]byte) error) error {
+	batch := l.notStored()
 	if err := store.Retry(ctx, l.clock, final, func(ctx context.Context) error { return do(ctx, batch) }); err != nil {
+		l.tried = len(batch)
 		l.cancel(err)
 		return err
 	}
@@ -263,18 +276,22 @@ func (l *live) write(ctx context.Context, do func(ctx context.Context, batch [][
 	return nil
 }
 
-// notStored returns the lines that are not stored, which are now written. They are valid until wrote. The caller holds storing.
+// notStored returns the lines that are not stored, which are now written: those of a write that has failed, if there are any. They are
+// valid until wrote. The caller holds storing.
 func (l *live) notStored() [][]byte {
 	l.written = l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.batch = l.tail.appendTo(l.batch[:0], l.stored)
+	if l.tried > 0 {
+		l.batch = l.batch[:l.tried]
+	}
 	return l.batch
 }
 
 // wrote notes that the first lines that were not stored are. The caller holds storing.
 func (l *live) wrote(count int) {
-	l.failing = time.Time{}
+	l.failing, l.tried = time.Time{}, 0
 	clear(l.batch)
 	if l.lease.Abort {
 		l.cancel(agent.ErrAborted)
