@@ -31,7 +31,8 @@ type Bundle struct {
 
 type file struct {
 	name string
-	data []byte
+	// content is a text as []byte, or a JSON value that is written as YAML.
+	content any
 }
 
 // Hide hides a value, of a key of a Secret, in all files.
@@ -51,11 +52,7 @@ func (b *Bundle) Object(name string, value any) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	data, err := yaml.Marshal(masked)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	b.Text(name, data)
+	b.files = append(b.files, file{name, masked})
 	return nil
 }
 
@@ -107,7 +104,10 @@ func (b *Bundle) Write(w io.Writer, root string, modified time.Time) error {
 	compressed := gzip.NewWriter(w)
 	archive := tar.NewWriter(compressed)
 	for _, f := range files {
-		data := mask(f.data, replacer)
+		data, err := f.masked(replacer)
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
 		header := &tar.Header{Name: path.Join(root, f.name), Mode: 0o600, Size: int64(len(data)), ModTime: modified, Typeflag: tar.TypeReg}
 		if err := archive.WriteHeader(header); err != nil {
 			return err
@@ -120,6 +120,40 @@ func (b *Bundle) Write(w io.Writer, root string, modified time.Time) error {
 		return err
 	}
 	return compressed.Close()
+}
+
+// masked returns the content of a file without known values and credentials. In an object, known values are hidden
+// before it is encoded: YAML breaks long lines at spaces, and doubles quotes.
+func (f file) masked(known *strings.Replacer) ([]byte, error) {
+	text, isText := f.content.([]byte)
+	if !isText {
+		var err error
+		if text, err = yaml.Marshal(replace(f.content, known)); err != nil {
+			return nil, err
+		}
+	}
+	return mask(text, known), nil
+}
+
+// replace returns a JSON value whose strings are replaced.
+func replace(value any, replacer *strings.Replacer) any {
+	switch v := value.(type) {
+	case string:
+		return replacer.Replace(v)
+	case []any:
+		replaced := make([]any, len(v))
+		for i := range v {
+			replaced[i] = replace(v[i], replacer)
+		}
+		return replaced
+	case map[string]any:
+		replaced := make(map[string]any, len(v))
+		for name, inner := range v {
+			replaced[replacer.Replace(name)] = replace(inner, replacer)
+		}
+		return replaced
+	}
+	return value
 }
 
 // mask hides known values and credentials in a text.

@@ -94,3 +94,26 @@ func TestPlantedSecretsAreHidden(t *testing.T) {
 		t.Errorf("%d problems, or two archives of the same files differ", b.Problems())
 	}
 }
+
+// TestKnownValuesAreHiddenInYAML: YAML breaks a long line at a space, also in a value, and doubles a quote.
+func TestKnownValuesAreHiddenInYAML(t *testing.T) {
+	const phrase, quoted = "correct horse battery staple", "it's-9-planted"
+	b := &Bundle{}
+	if err := b.Object("events.yaml", []*corev1.Event{
+		{Message: strings.Repeat(phrase+" ", 10)},
+		{Message: "connect: " + quoted},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.Hide("note", phrase) // after the object, as of Secrets that are read later
+	b.Hide("other", quoted)
+	text := read(t, write(t, b))["root/events.yaml"]
+	for _, part := range []string{"horse", "battery", "-9-planted"} {
+		if strings.Contains(text, part) {
+			t.Errorf("the archive contains %q:\n%s", part, text)
+		}
+	}
+	if !strings.Contains(text, "connect: [HIDDEN]") {
+		t.Errorf("the message is missing:\n%s", text)
+	}
+}
