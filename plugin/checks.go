@@ -99,7 +99,7 @@ func (s *session) checks(ctx context.Context, dns bool) ([]check.Result, error) 
 			results = append(results, step.judge()...)
 		}
 	}
-	more, err := s.checkAPI(ctx, c)
+	more, err := s.checkAPI(ctx, c, processes.Items)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,8 @@ func (s *session) checks(ctx context.Context, dns bool) ([]check.Result, error) 
 	return append(results, more...), err
 }
 
-// checkAPI judges the aggregated API and the generated certificates.
-func (s *session) checkAPI(ctx context.Context, c client.Reader) ([]check.Result, error) {
+// checkAPI judges the aggregated API and the certificates of the processes.
+func (s *session) checkAPI(ctx context.Context, c client.Reader, processes []appsv1.Deployment) ([]check.Result, error) {
 	var results []check.Result
 	service, err := apiService(ctx, c)
 	switch {
@@ -120,8 +120,13 @@ func (s *session) checkAPI(ctx context.Context, c client.Reader) ([]check.Result
 	default:
 		results = append(results, check.APIService(service))
 	}
-	for _, served := range [][2]string{{"of the REST API", certificates.SecretName}, {"of the gateway", certificates.GatewaySecretName}} {
-		name, secretName := served[0], served[1]
+	for _, served := range []struct{ name, component, generated string }{
+		{"of the REST API", "apiserver", certificates.SecretName}, {"of the gateway", "gateway", certificates.GatewaySecretName},
+	} {
+		name, secretName := served.name, check.CertificateSecret(processes, served.component, served.generated)
+		if secretName == "" {
+			continue
+		}
 		secret := &corev1.Secret{}
 		err := c.Get(ctx, client.ObjectKey{Namespace: s.flags.systemNamespace, Name: secretName}, secret)
 		switch {

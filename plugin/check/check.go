@@ -5,11 +5,13 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -186,6 +188,46 @@ func Objects(kind string, objects []v1alpha1.Object) Result {
 // expirySoon is the time before the end of a certificate at which it is reported. Generated ones are
 // renewed earlier.
 const expirySoon = 14 * 24 * time.Hour
+
+// certificateFlag is the argument of a process with the file of its certificate.
+const certificateFlag = "--tls-cert-file="
+
+// CertificateSecret returns the name of the Secret with the serving certificate of a process: the one that is mounted for
+// --tls-cert-file, otherwise generated. It is empty if the process is not among the Deployments of Quoin, or its file is of
+// no Secret. Without any Deployments, the processes run elsewhere, and it is generated.
+func CertificateSecret(deployments []appsv1.Deployment, component, generated string) string {
+	if len(deployments) == 0 {
+		return generated
+	}
+	i := slices.IndexFunc(deployments, func(d appsv1.Deployment) bool { return d.Labels["app.kubernetes.io/component"] == component })
+	if i < 0 {
+		return ""
+	}
+	pod := &deployments[i].Spec.Template.Spec
+	for _, container := range pod.Containers {
+		for _, argument := range slices.Concat(container.Command, container.Args) {
+			if file, isFlag := strings.CutPrefix(argument, certificateFlag); isFlag {
+				return secretOf(pod, container.VolumeMounts, file)
+			}
+		}
+	}
+	return generated
+}
+
+// secretOf returns the name of the Secret that is mounted at the folder of a file, or nothing.
+func secretOf(pod *corev1.PodSpec, mounts []corev1.VolumeMount, file string) string {
+	for _, mount := range mounts {
+		if path.Clean(mount.MountPath) != path.Dir(file) {
+			continue
+		}
+		for _, volume := range pod.Volumes {
+			if volume.Name == mount.Name && volume.Secret != nil {
+				return volume.Secret.SecretName
+			}
+		}
+	}
+	return ""
+}
 
 // Certificate judges a serving certificate in PEM.
 func Certificate(name string, data []byte, now time.Time) Result {

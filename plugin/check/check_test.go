@@ -238,6 +238,32 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
+// TestCertificateSecret: the certificate is that of the files, as in the chart with tls.secretName or cert-manager.
+func TestCertificateSecret(t *testing.T) {
+	process := func(component string, args ...string) appsv1.Deployment {
+		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/component": component}}}
+		d.Spec.Template.Spec.Containers = []corev1.Container{{Args: args, VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "tls", MountPath: "/etc/quoin/tls"}}}}
+		d.Spec.Template.Spec.Volumes = []corev1.Volume{
+			{Name: "data"}, {Name: "tls", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "own"}}},
+		}
+		return d
+	}
+	for name, c := range map[string]struct {
+		processes []appsv1.Deployment
+		want      string
+	}{
+		"outside of the cluster": {nil, "generated"},
+		"generated":              {[]appsv1.Deployment{process("gateway", "gateway")}, "generated"},
+		"own":                    {[]appsv1.Deployment{process("controller"), process("gateway", "gateway", "--tls-cert-file=/etc/quoin/tls/tls.crt")}, "own"},
+		"another file":           {[]appsv1.Deployment{process("gateway", "gateway", "--tls-cert-file=/data/tls.crt")}, ""},
+		"not installed":          {[]appsv1.Deployment{process("apiserver", "--tls-cert-file=/etc/quoin/tls/tls.crt")}, ""},
+	} {
+		if got := CertificateSecret(c.processes, "gateway", "generated"); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func certificate(t *testing.T, end time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
