@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -30,6 +31,17 @@ func oneLine(text string) string {
 }
 
 func isForbidden(err error) bool { return apierrors.IsForbidden(err) }
+
+// isUnavailable reports whether the API server cannot be reached or does not serve requests now.
+func isUnavailable(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err)
+	}
+	var request *url.Error
+	failure := neterror.Classify(err)
+	return errors.As(err, &request) && failure.Cause != neterror.Unknown && failure.Retryable()
+}
 
 // describe returns an error in one line, with what to do where that is known.
 func (s *session) describe(err error) string {

@@ -153,7 +153,8 @@ func (s *session) listDeployments(ctx context.Context, o *getOptions) error {
 	})
 }
 
-// watchDeployment redraws the tree after every change.
+// watchDeployment redraws the tree after every change. Once the deployment has been read, requests that fail because the
+// API server is unavailable, such as while it restarts, are repeated.
 func (s *session) watchDeployment(ctx context.Context, o *getOptions, name string) error {
 	c, key, err := s.inNamespace(name)
 	if err != nil {
@@ -168,28 +169,41 @@ func (s *session) watchDeployment(ctx context.Context, o *getOptions, name strin
 	var last []byte
 	for {
 		v, err := view.Read(ctx, c, key, false)
-		if err != nil {
-			return s.endOfWatch(ctx, o, err)
-		}
-		all := shownOf(v)
-		var screen bytes.Buffer
-		if err := o.print(&screen, all, func(w io.Writer) error { return s.drawTree(w, o, v, all) }); err != nil {
-			return err
-		}
-		if !bytes.Equal(screen.Bytes(), last) {
-			s.redraw(screen.Bytes(), last == nil)
-			last = screen.Bytes()
-		}
 		switch {
-		case o.wait && all.Ready:
-			return nil
-		case o.wait && view.IsStalled(v.Deployment) && v.Deployment.Status.ObservedGeneration == v.Deployment.Generation:
-			return errNotReady
+		case err == nil:
+			if last, err = s.drawChange(o, v, last); err != nil {
+				return err
+			}
+			ready := view.Ready(v.Deployment).Status == metav1.ConditionTrue
+			switch {
+			case o.wait && ready:
+				return nil
+			case o.wait && view.IsStalled(v.Deployment) && v.Deployment.Status.ObservedGeneration == v.Deployment.Generation:
+				return errNotReady
+			}
+		case last == nil || ctx.Err() != nil || !isUnavailable(err):
+			return s.endOfWatch(ctx, o, err)
+		case len(last) > 0: // the first failure
+			fmt.Fprintln(s.Stderr, "error:", s.describe(err)+"; trying again")
+			last = []byte{} // the next screen is drawn even if it is the same
 		}
 		if !pause(ctx, changes) {
 			return s.endOfWatch(ctx, o, ctx.Err())
 		}
 	}
+}
+
+// drawChange prints the screen of a deployment, unless it is the last one. It returns the screen.
+func (s *session) drawChange(o *getOptions, v *view.View, last []byte) ([]byte, error) {
+	all := shownOf(v)
+	var screen bytes.Buffer
+	if err := o.print(&screen, all, func(w io.Writer) error { return s.drawTree(w, o, v, all) }); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(screen.Bytes(), last) {
+		s.redraw(screen.Bytes(), o.separator(), last == nil)
+	}
+	return screen.Bytes(), nil
 }
 
 // endOfWatch returns the error of a watch that has ended: none if it was interrupted, errNotReady if
@@ -204,13 +218,13 @@ func (s *session) endOfWatch(ctx context.Context, o *getOptions, err error) erro
 	return err
 }
 
-// redraw prints a screen: over the last one on a terminal, otherwise below it.
-func (s *session) redraw(screen []byte, first bool) {
+// redraw prints a screen: over the last one on a terminal, otherwise below it and a separator.
+func (s *session) redraw(screen []byte, separator string, first bool) {
 	switch {
 	case printers.IsTerminal(s.Stdout):
 		_, _ = s.Stdout.Write([]byte("\x1b[H\x1b[2J"))
 	case !first:
-		_, _ = s.Stdout.Write([]byte("\n"))
+		_, _ = io.WriteString(s.Stdout, separator)
 	}
 	_, _ = s.Stdout.Write(screen)
 }

@@ -55,6 +55,14 @@ func (o *output) print(w io.Writer, value any, text func(io.Writer) error) error
 	return text(w)
 }
 
+// separator returns what separates the values of a stream: that of documents for YAML.
+func (o *output) separator() string {
+	if o.format == "yaml" {
+		return "---\n"
+	}
+	return "\n"
+}
+
 // withoutBreaks replaces what would break a row of a table.
 var withoutBreaks = strings.NewReplacer("\r", "", "\n", " ", "\t", " ")
 
