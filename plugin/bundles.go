@@ -128,11 +128,12 @@ func (s *session) collect(ctx context.Context, o *bundleOptions) (*bundle.Bundle
 			namespaces = append(namespaces, accounts.Items[i].Spec.Namespace)
 		}
 	}
+	// The logs of Quoin are the first ones, so that those of accounts do not exceed the limit before them.
+	b.hideSecrets(ctx, s.flags.systemNamespace)
+	b.workloads(ctx, s.flags.systemNamespace)
 	for _, namespace := range namespaces {
 		b.namespace(ctx, namespace)
 	}
-	b.hideSecrets(ctx, s.flags.systemNamespace)
-	b.workloads(ctx, s.flags.systemNamespace)
 	return &b.Bundle, ctx.Err()
 }
 
@@ -202,7 +203,13 @@ func (b *collection) list(ctx context.Context, name string, list client.ObjectLi
 
 // log adds the end of the log of a container.
 func (b *collection) log(ctx context.Context, pod *corev1.Pod, container string, previous bool) {
-	if b.logged++; !b.logs || b.logged > maxLogs {
+	if !b.logs {
+		return
+	}
+	if b.logged++; b.logged > maxLogs {
+		if b.logged == maxLogs+1 {
+			b.Problem("logs", fmt.Errorf("only the first %d", maxLogs))
+		}
 		return
 	}
 	name := container
