@@ -36,10 +36,12 @@ func (f *editFlags) register(c *cobra.Command) {
 // change changes a copy of an object.
 type change[T client.Object] func(ctx context.Context, c client.Client, edited T) error
 
-// write writes the changes of an object, unless a program owns a changed field. It returns the object as
-// it is afterwards, and whether it has changed.
-func write[T client.Object](ctx context.Context, c client.Client, live T, f *editFlags, apply change[T]) (T, bool, error) {
+// write writes the changes of the object with the name of named, unless a program owns a changed field. It returns the
+// object as it is afterwards, and whether it has changed.
+func write[T client.Object](ctx context.Context, c client.Client, named T, f *editFlags, apply change[T]) (T, bool, error) {
 	for attempt := 1; ; attempt++ {
+		// Get keeps the fields of its argument that the response does not have: those of an earlier attempt.
+		live, _ := named.DeepCopyObject().(T)
 		if err := c.Get(ctx, client.ObjectKeyFromObject(live), live); err != nil {
 			return live, false, err
 		}
@@ -72,9 +74,9 @@ func (s *session) editDeployment(ctx context.Context, f *editFlags, name string,
 	if err != nil {
 		return err
 	}
-	live := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	named := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	outcome := edit.Outcome{}
-	d, changed, err := write(ctx, c, live, f, func(ctx context.Context, c client.Client, d *v1alpha1.Deployment) error {
+	d, changed, err := write(ctx, c, named, f, func(ctx context.Context, c client.Client, d *v1alpha1.Deployment) error {
 		if err := apply(d); err != nil {
 			return err
 		}
@@ -259,8 +261,8 @@ func (s *session) retry(ctx context.Context, f *editFlags, name string) error {
 	if err != nil {
 		return err
 	}
-	live := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	d, changed, err := write(ctx, c, live, f, func(_ context.Context, _ client.Client, d *v1alpha1.Deployment) error {
+	named := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	d, changed, err := write(ctx, c, named, f, func(_ context.Context, _ client.Client, d *v1alpha1.Deployment) error {
 		if d.Status.Failed != nil || d.Status.FailedModel != nil {
 			edit.Retry(d, s.Now())
 		}

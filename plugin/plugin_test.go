@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -87,6 +88,48 @@ func TestCurlThroughTheAggregatedAPI(t *testing.T) {
 	}
 	if code, _, stderr := runPlugin(t, "audit", "-s", url, "-n", "demo"); code != exitFailed || !strings.Contains(stderr, "the export of the audit log has no header") {
 		t.Errorf("%d, %q", code, stderr)
+	}
+}
+
+// A change that conflicts with another one begins from the object as the other has written it: here from a list whose
+// first version, with its digest, was removed.
+func TestConflictingChange(t *testing.T) {
+	const path = "/apis/platform.quoin.dev/v1alpha1/releasechannels"
+	channel := func(resourceVersion, versions string) string {
+		return `{"metadata":{"name":"stable","resourceVersion":"` + resourceVersion + `"},"spec":{"imageRepository":"r.example.com/cube","versions":[` + versions + `]}}`
+	}
+	before := channel("1", `{"version":"1.2.3","digest":"sha256:3"},{"version":"1.2.4"}`)
+	after := channel("2", `{"version":"1.2.4"}`)
+	var patches []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method == http.MethodPatch && len(patches) == 0:
+			patches = append(patches, "conflict")
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Conflict","code":409}`)
+		case r.Method == http.MethodPatch:
+			patch, _ := io.ReadAll(r.Body)
+			patches = append(patches, string(patch))
+			_, _ = io.WriteString(w, after)
+		case r.URL.Path == path:
+			_, _ = io.WriteString(w, `{"items":[`+before+`]}`)
+		case r.URL.Path == path+"/stable" && len(patches) == 0:
+			_, _ = io.WriteString(w, before)
+		case r.URL.Path == path+"/stable":
+			_, _ = io.WriteString(w, after)
+		default:
+			_, _ = io.WriteString(w, `{"items":[]}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	code, stdout, stderr := runPlugin(t, "promote", "1.2.5", "--channel", "stable", "-s", server.URL)
+	if code != exitDone || len(patches) != 2 {
+		t.Fatalf("%d, %q, %q, %v", code, stdout, stderr, patches)
+	}
+	const want = `{"metadata":{"resourceVersion":"2"},"spec":{"versions":[{"version":"1.2.4"},{"version":"1.2.5"}]}}`
+	if patches[1] != want {
+		t.Errorf("the second patch is\n%s, want\n%s", patches[1], want)
 	}
 }
 

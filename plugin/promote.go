@@ -70,8 +70,8 @@ func (s *session) promote(ctx context.Context, f *editFlags, written, name strin
 	}
 	p := &promotion{Channel: name, Version: v.String(), DryRun: f.dryRun}
 	var future *v1alpha1.ReleaseChannel
-	live := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	_, p.Changed, err = write(ctx, s.client, live, f, func(_ context.Context, _ client.Client, c *v1alpha1.ReleaseChannel) error {
+	named := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, p.Changed, err = write(ctx, s.client, named, f, func(_ context.Context, _ client.Client, c *v1alpha1.ReleaseChannel) error {
 		future = c.DeepCopy()
 		if p.Change, err = edit.Promote(future, v, all); err != nil {
 			return err
