@@ -153,6 +153,8 @@ func (w *watch) rebuild(ctx context.Context) error {
 		Accounts: served, Deployments: deployments.Items, Environments: environments.Items, Branches: branches.Items,
 	})
 	w.handler.table.Store(table)
+	w.pools.Prune(table.Environments())
+	w.handler.keys.Prune(table.HasEnvironment)
 	w.handler.limits.prune(table.Has)
 	w.handler.metrics.deployments.prune(table.Has)
 	return nil

@@ -29,7 +29,7 @@ type Objects struct {
 // claim the host of a future deployment of another tenant, and receive its tokens. If accounts share
 // a data domain and two deployments in them a name, the older deployment gets the host.
 func NewTable(o Objects) *Table {
-	b := builder{table: &Table{http: map[string]*deployment{}, sql: map[string]*deployment{}}}
+	b := builder{table: &Table{http: map[string]*deployment{}, sql: map[string]*deployment{}, environments: map[types.NamespacedName]struct{}{}}}
 	b.owners = tenant.Owners(o.Accounts)
 	deployments := b.deployments(o.Deployments)
 	entries := map[types.NamespacedName]*deployment{}
@@ -109,6 +109,7 @@ func (b *builder) addEnvironments(o Objects, entries map[types.NamespacedName]*d
 		if entry == nil {
 			continue
 		}
+		b.table.environments[types.NamespacedName{Namespace: e.Namespace, Name: e.Name}] = struct{}{}
 		environment := Environment{
 			Account: b.owners[e.Namespace].Name, Namespace: e.Namespace, Name: e.Name,
 			Deployment: e.Spec.DeploymentRef.Name, Type: e.Spec.Type,

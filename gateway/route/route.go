@@ -8,6 +8,8 @@ package route
 
 import (
 	"errors"
+	"iter"
+	"maps"
 	"net"
 	"net/url"
 	"strings"
@@ -53,6 +55,8 @@ type Target struct {
 type Table struct {
 	http, sql   map[string]*deployment
 	deployments map[types.NamespacedName]*deployment
+	// environments are those of the deployments.
+	environments map[types.NamespacedName]struct{}
 }
 
 type deployment struct {
@@ -65,6 +69,15 @@ type deployment struct {
 func (t *Table) Has(namespace, name string) bool {
 	return t.deployments[types.NamespacedName{Namespace: namespace, Name: name}] != nil
 }
+
+// HasEnvironment reports whether an environment of a deployment that is served exists.
+func (t *Table) HasEnvironment(environment types.NamespacedName) bool {
+	_, exists := t.environments[environment]
+	return exists
+}
+
+// Environments returns the environments for which HasEnvironment is true.
+func (t *Table) Environments() iter.Seq[types.NamespacedName] { return maps.Keys(t.environments) }
 
 // HTTP returns the target of a request to host, with or without a port, for an escaped path.
 // webSocket is set if the request opens a WebSocket: by default, clients open it at the root of

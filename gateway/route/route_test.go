@@ -248,6 +248,21 @@ func TestAddressesAreServed(t *testing.T) {
 	}
 }
 
+// TestEnvironments: the environments are those of deployments that are served, also without a route of their own.
+func TestEnvironments(t *testing.T) {
+	table := route.NewTable(objects())
+	for name, want := range map[types.NamespacedName]bool{
+		{Namespace: "acme", Name: "sales-production"}:   true,
+		{Namespace: "acme", Name: "sales-dev-2"}:        true,
+		{Namespace: "nobody", Name: "sales-production"}: false,
+		{Namespace: "acme", Name: "sales"}:              false,
+	} {
+		if got := table.HasEnvironment(name); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
+		}
+	}
+}
+
 // FuzzHTTP: every target is below the server's base path, except for the root of a WebSocket.
 func FuzzHTTP(f *testing.F) {
 	for _, seed := range []string{"/cubejs-api/v1/load", "/dev-mode/dev-ann/cubejs-api/../../readyz", "/cubejs-api/%2e%2e%2freadyz", "/"} {

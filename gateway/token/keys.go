@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -198,6 +199,13 @@ func (s *Store) readError(environment types.NamespacedName, secret string, err e
 		return ErrNoKeys
 	}
 	return fmt.Errorf("read the credentials of environment %s: %w", environment, err)
+}
+
+// Prune removes the keys of environments that no longer exist.
+func (s *Store) Prune(exists func(environment types.NamespacedName) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.cached, func(environment types.NamespacedName, _ cachedKeys) bool { return !exists(environment) })
 }
 
 // Forget removes the keys of a deleted environment.

@@ -418,3 +418,24 @@ func TestStoreCachesTokens(t *testing.T) {
 		t.Errorf("replaced key: %v", err)
 	}
 }
+
+// TestStorePrunes: the keys of an environment that no longer exists are not kept.
+func TestStorePrunes(t *testing.T) {
+	production, staging := types.NamespacedName{Namespace: "acme", Name: "production"}, types.NamespacedName{Namespace: "acme", Name: "staging"}
+	r := newReader(secret("production-credentials", "apiSecret", "one"), secret("staging-credentials", "apiSecret", "one"))
+	s := &token.Store{Reader: r, Now: func() time.Time { return now }}
+	value := sign(t, jwt.SigningMethodHS256, []byte("one"), jwt.MapClaims{}, nil)
+	reads := func(environment types.NamespacedName) int64 {
+		before := r.gets.Load()
+		if _, _, err := s.Check(t.Context(), environment, value); err != nil {
+			t.Error(err)
+		}
+		return r.gets.Load() - before
+	}
+	reads(production)
+	reads(staging)
+	s.Prune(func(environment types.NamespacedName) bool { return environment == production })
+	if kept, removed := reads(production), reads(staging); kept != 0 || removed == 0 {
+		t.Errorf("%d reads of the keys of the environment that exists, %d of the other one", kept, removed)
+	}
+}

@@ -81,6 +81,13 @@ func (p *Pool) Ready() bool {
 	return len(p.endpoints) > 0
 }
 
+// isUnused reports whether the pool has neither an endpoint nor requests that wait for one.
+func (p *Pool) isUnused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.endpoints) == 0 && p.waiting == 0
+}
+
 // Addresses returns the addresses of all endpoints.
 func (p *Pool) Addresses() []string {
 	p.mu.Lock()

@@ -3,6 +3,7 @@
 package upstream
 
 import (
+	"iter"
 	"net"
 	"slices"
 	"strconv"
@@ -36,7 +37,12 @@ func NewPools(limits Limits, m *Metrics) *Pools {
 // Get returns the pool of a port of an environment's API pods. It exists, without endpoints,
 // before the pods do, so that requests can wait in it.
 func (p *Pools) Get(namespace, environment, port string) *Pool {
-	return p.pool(poolKey{types.NamespacedName{Namespace: namespace, Name: engine.APIName(environment)}, port})
+	return p.pool(poolKey{serviceOf(types.NamespacedName{Namespace: namespace, Name: environment}), port})
+}
+
+// serviceOf returns the Service of an environment's API pods.
+func serviceOf(environment types.NamespacedName) types.NamespacedName {
+	return types.NamespacedName{Namespace: environment.Namespace, Name: engine.APIName(environment.Name)}
 }
 
 func (p *Pools) pool(key poolKey) *Pool {
@@ -59,6 +65,22 @@ func (p *Pools) pool(key poolKey) *Pool {
 func (p *Pools) Set(service types.NamespacedName, slices []*discoveryv1.EndpointSlice) {
 	for _, port := range []string{engine.PortNameHTTP, engine.PortNameSQL} {
 		p.pool(poolKey{service, port}).set(Addresses(slices, port))
+	}
+}
+
+// Prune removes the pools of all environments but those that exist. A pool with endpoints is kept: its environment may not
+// be known yet.
+func (p *Pools) Prune(existing iter.Seq[types.NamespacedName]) {
+	keep := map[types.NamespacedName]struct{}{}
+	for environment := range existing {
+		keep[serviceOf(environment)] = struct{}{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, pool := range p.pools {
+		if _, exists := keep[key.service]; !exists && pool.isUnused() {
+			delete(p.pools, key)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +17,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/quoin-dev/quoin/internal/engine"
 )
 
 func slice(port string, number int32, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
@@ -48,6 +52,24 @@ func testPool(wait time.Duration, maxWaiting int, addresses ...string) *Pool {
 	p := newPool(Limits{Wait: wait, MaxWaiting: maxWaiting}, NewMetrics(prometheus.NewRegistry()))
 	p.set(addresses)
 	return p
+}
+
+// TestPrune: a pool of an environment that does not exist is removed once it has no endpoints; others remain the same.
+func TestPrune(t *testing.T) {
+	p := NewPools(Limits{}, NewMetrics(prometheus.NewRegistry()))
+	gone := types.NamespacedName{Namespace: "acme", Name: engine.APIName("gone")}
+	p.Set(gone, []*discoveryv1.EndpointSlice{slice("http", 4000, at("10.0.0.1", nil, nil))})
+	asleep := p.Get("acme", "asleep", "http")
+	existing := slices.Values([]types.NamespacedName{{Namespace: "acme", Name: "asleep"}})
+	p.Prune(existing)
+	if !p.Get("acme", "gone", "http").Ready() {
+		t.Error("a pool with an endpoint is removed")
+	}
+	p.Set(gone, nil)
+	p.Prune(existing)
+	if len(p.pools) != 1 || p.Get("acme", "asleep", "http") != asleep {
+		t.Errorf("%d pools remain, want that of the environment that exists", len(p.pools))
+	}
 }
 
 func acquire(t *testing.T, p *Pool, tried ...*Endpoint) *Endpoint {
