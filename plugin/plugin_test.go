@@ -155,6 +155,26 @@ func TestInvalidUsage(t *testing.T) {
 	}
 }
 
+// The gateway serves SQL of production only: the address of another environment is that of production.
+func TestPsqlOfStaging(t *testing.T) {
+	const namespace = "/apis/platform.quoin.dev/v1alpha1/namespaces/demo"
+	environment := func(kind string) string {
+		return `{"metadata":{"name":"x","namespace":"demo"},"spec":{"type":"` + kind + `","deploymentRef":{"name":"sales"}},` +
+			`"status":{"credentialsSecret":"x-credentials","apiCredentials":{"rest":{"url":"https://x"},"sql":{"host":"sales.sql.example.com","port":5432}}}}`
+	}
+	url := kubernetes(t, map[string]string{
+		namespace + "/deployments/sales":             `{"metadata":{"name":"sales","namespace":"demo"}}`,
+		namespace + "/environments/sales-production": environment("production"),
+		namespace + "/environments/sales-stg":        environment("staging"),
+	})
+	if code, stdout, stderr := runPlugin(t, "psql", "sales", "-n", "demo", "-s", url); code != exitDone || !strings.Contains(stdout, "host=sales.sql.example.com port=5432") {
+		t.Errorf("production: %d, %q, %q", code, stdout, stderr)
+	}
+	if code, stdout, stderr := runPlugin(t, "psql", "sales", "-n", "demo", "--environment", "sales-stg", "-s", url); code != exitFailed || stdout != "" || !strings.Contains(stderr, "use --exec") {
+		t.Errorf("staging: %d, %q, %q", code, stdout, stderr)
+	}
+}
+
 // Every command has help with an example, and it needs no cluster.
 func TestHelpHasExamples(t *testing.T) {
 	for _, c := range newRoot(&session{Options: Options{Now: time.Now}}).Commands() {

@@ -52,16 +52,16 @@ func psqlCommand(s *session) *cobra.Command {
 		Use:     "psql NAME [-- ARGS]",
 		GroupID: groupAPI,
 		Short:   "Print the connection of the SQL API, or run psql",
-		Long: `Prints how to connect to the SQL API through the gateway. With --exec, forwards a port to a pod of
-the environment with kubectl port-forward and runs psql on it: this needs psql, permission to forward
-ports, and permission to read the environment's Secret.`,
+		Long: `Prints how to connect to the SQL API of production through the gateway. With --exec, forwards a port to a
+pod of the environment with kubectl port-forward and runs psql on it: this needs psql, permission to
+forward ports, and permission to read the environment's Secret.`,
 		Example: `  kubectl quoin psql analytics -n demo
   kubectl quoin psql analytics -n demo --exec -- -c 'SELECT 1'`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: s.completeDeployment,
 	}
 	o.register(c)
-	c.Flags().StringVar(&o.environment, "environment", "", "Name of the environment; production when empty.")
+	c.Flags().StringVar(&o.environment, "environment", "", "Name of the environment, with --exec; production when empty.")
 	c.Flags().BoolVar(&o.exec, "exec", false, "Run psql through a forwarded port.")
 	c.RunE = run(func(ctx context.Context, args []string) error {
 		if len(args) > 1 && !o.exec {
@@ -90,6 +90,9 @@ func (s *session) psql(ctx context.Context, o *psqlOptions, name string, argumen
 	}
 	if o.exec {
 		return s.execPsql(ctx, c, e, arguments)
+	}
+	if e.Spec.Type != v1alpha1.EnvironmentProduction { // its host is that of production, whose password is another one
+		return fmt.Errorf("the gateway serves SQL of production only, and %s is a %s environment: use --exec", e.Name, e.Spec.Type)
 	}
 	sql := e.Status.APICredentials.SQL
 	connection := sqlConnection{
