@@ -87,8 +87,13 @@ func (o *objects) writeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := o.list(ctx, quoinKind("ReleaseChannel"), o.write); err != nil {
-		return err
+	for _, kind := range v1alpha1.Kinds {
+		if !kind.Cluster || kind.Name() == "Account" {
+			continue
+		}
+		if err := o.list(ctx, quoinKind(kind.Name()), o.write); err != nil {
+			return err
+		}
 	}
 	for _, a := range accounts {
 		if err := o.write(a); err != nil {

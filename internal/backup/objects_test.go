@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -54,5 +55,47 @@ func TestSecretsOfQuoin(t *testing.T) {
 	slices.Sort(names)
 	if diff := cmp.Diff([]string{"integration", "labelled", "variables"}, names); diff != "" {
 		t.Errorf("Secrets (-want +got):\n%s", diff)
+	}
+}
+
+// TestKindsOfQuoin: objects of every kind are copied.
+func TestKindsOfQuoin(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var existing []client.Object
+	var want []string
+	for _, kind := range v1alpha1.Kinds {
+		obj, ok := kind.Object.DeepCopyObject().(client.Object)
+		if !ok {
+			t.Fatalf("%s is not an object", kind.Name())
+		}
+		obj.SetName("one")
+		if !kind.Cluster {
+			obj.SetNamespace("demo")
+		}
+		if account, ok := obj.(*v1alpha1.Account); ok {
+			account.Spec.Namespace = "demo"
+		}
+		existing, want = append(existing, obj), append(want, kind.Name())
+	}
+	var kinds []string
+	o := &objects{
+		reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(existing...).Build(), namespace: "quoin-system",
+		write: func(obj *unstructured.Unstructured) error {
+			kinds = append(kinds, obj.GetKind())
+			return nil
+		},
+	}
+	if err := o.writeAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(kinds)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Errorf("kinds (-want +got):\n%s", diff)
 	}
 }
