@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -245,7 +246,7 @@ func (r *Restore) compareAll(ctx context.Context, open func() (io.ReadCloser, er
 		r.mapped.add(archived, live)
 		wanted, _, skip, err := r.mapped.restorable(archived, r.ledgers)
 		// The owner of an object exists too, unless the object is of another owner.
-		if err == nil && (skip != "" || !canContinue(wanted, live)) {
+		if err == nil && (skip != "" || !r.canContinue(wanted, live)) {
 			mu.Lock()
 			defer mu.Unlock()
 			conflicts = append(conflicts, fmt.Sprintf("%s %s", archived.GetKind(), client.ObjectKeyFromObject(archived)))
@@ -275,9 +276,16 @@ func (r *Restore) live(ctx context.Context, archived *unstructured.Unstructured)
 }
 
 // canContinue reports whether an existing object is as wanted, or may be changed to be: Namespaces are
-// kept as they are, and Secrets without content have been created to be filled.
-func canContinue(wanted, live *unstructured.Unstructured) bool {
-	return live.GetKind() == namespaceKind.Kind || isEmptySecret(live) || isIdentical(wanted, live)
+// kept as they are.
+func (r *Restore) canContinue(wanted, live *unstructured.Unstructured) bool {
+	return live.GetKind() == namespaceKind.Kind || r.isReplaceable(live) || isIdentical(wanted, live)
+}
+
+// isReplaceable reports whether an object is a Secret that exists in a new installation: it has been created
+// to be filled, or has the certificate that a server generated when it started.
+func (r *Restore) isReplaceable(live *unstructured.Unstructured) bool {
+	return isEmptySecret(live) || live.GetKind() == secretKind.Kind && isManaged(live) && live.GetNamespace() == r.header.Namespace &&
+		slices.Contains([]string{certificates.SecretName, certificates.GatewaySecretName}, live.GetName())
 }
 
 func isIdentical(wanted, live *unstructured.Unstructured) bool {
@@ -352,7 +360,7 @@ func (r *Restore) restore(ctx context.Context, archived *unstructured.Unstructur
 	return nil
 }
 
-// create creates an object that does not exist, and fills a Secret that is empty.
+// create creates an object that does not exist, and writes a Secret that may be replaced.
 func (r *Restore) create(ctx context.Context, wanted, live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	switch {
 	case live == nil:
@@ -360,7 +368,7 @@ func (r *Restore) create(ctx context.Context, wanted, live *unstructured.Unstruc
 		return wanted, err
 	case live.GetKind() == namespaceKind.Kind || isIdentical(wanted, live):
 		return live, nil
-	case isEmptySecret(live):
+	case r.isReplaceable(live):
 		wanted.SetResourceVersion(live.GetResourceVersion())
 		return wanted, r.Client.Update(ctx, wanted, client.FieldOwner(fieldManager))
 	}

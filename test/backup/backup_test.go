@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/serving/certificates"
 	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/internal/store/storetest"
 	"github.com/quoin-dev/quoin/test/internal/clustertest"
@@ -53,6 +54,10 @@ func TestBackupAndRestore(t *testing.T) {
 			target := newWorld(t, tc.to(t), address)
 			target.admin, target.generated = source.admin, source.generated
 			target.checkRefused(archive)
+			// Quoin was installed before it was stopped: the server has generated a certificate.
+			generated := certificates.EmptySecret(clustertest.Namespace, certificates.SecretName)
+			generated.Data[corev1.TLSCertKey] = []byte("of the new cluster")
+			target.ok(target.Client.Update(t.Context(), generated))
 			target.restoreKilled(archive)
 			// As their owners, or Velero, restore them.
 			target.ok(target.Client.Create(t.Context(), model()))
