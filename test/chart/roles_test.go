@@ -1,7 +1,9 @@
 package chart_test
 
 import (
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +141,34 @@ func breaches(r role, rule rbacv1.PolicyRule) []string {
 		}
 	}
 	return found
+}
+
+// documentedAccess is a command that asks for the access of a component, with its answer.
+var documentedAccess = regexp.MustCompile(`(?m)^kubectl auth can-i (\w+) (\w+)/?(\S*) --as=system:serviceaccount:quoin-system:(\S+) (?:-n )?(\S+) +# (yes|no)$`)
+
+// TestDocumentedAccess: the page on security says what the roles of the components allow.
+func TestDocumentedAccess(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "operations", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := documentedAccess.FindAllStringSubmatch(string(page), -1)
+	if len(commands) < 10 {
+		t.Errorf("only %d commands were found", len(commands))
+	}
+	roles := configRoles(t)
+	for _, c := range commands {
+		verb, resource, name, component, namespace := c[1], c[2], c[3], c[4], c[5]
+		allows := func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.APIGroups, "") && slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, verb) &&
+				(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name))
+		}
+		allowed := slices.ContainsFunc(roles["ClusterRole "+component].rules, allows) ||
+			namespace == "quoin-system" && slices.ContainsFunc(roles["Role "+component].rules, allows)
+		if allowed != (c[6] == "yes") {
+			t.Errorf("%s: the roles allow it: %t", c[0], allowed)
+		}
+	}
 }
 
 // isForAccounts reports whether administrators bind a role in the namespaces of accounts.
