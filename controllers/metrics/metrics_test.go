@@ -104,6 +104,16 @@ func TestUsersHaveNoSeriesOfTheirOwn(t *testing.T) {
 	expect(t, o, notReadyMetric)
 }
 
+// TestRunsHaveNoSeriesOfTheirOwn: a sync that has failed is at its end; nobody can make it ready.
+func TestRunsHaveNoSeriesOfTheirOwn(t *testing.T) {
+	o := newObjects()
+	run := &v1alpha1.DbtSync{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "warehouse-1"}}
+	run.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonDbtSyncFailed, LastTransitionTime: metav1.NewTime(start)}}
+	o.handler("DbtSync").OnAdd(run, true)
+	expect(t, o, objectsMetric, `{kind="DbtSync",ready="False",reason="DbtSyncFailed"} 1`)
+	expect(t, o, notReadyMetric)
+}
+
 // TestSeriesOfObjectsAreLimited: of 10,000 deployments that are not ready, the 1,000 that have been so for the longest time
 // have a series, whatever the order of the scrapes.
 func TestSeriesOfObjectsAreLimited(t *testing.T) {

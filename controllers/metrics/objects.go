@@ -31,8 +31,9 @@ const maxNotReady = 1000
 const reasonNotReconciled = "NotReconciled"
 
 // counted are the kinds whose objects have no series of their own: there may be too many of them, their
-// names may be those of people, and keys that are revoked or have expired stay as they are.
-var counted = []string{"ApiKey", "ScimGroup", "ScimUser"}
+// names may be those of people, and keys that are revoked or have expired and syncs that have failed or were
+// cancelled stay as they are.
+var counted = []string{"ApiKey", "DbtSync", "ScimGroup", "ScimUser"}
 
 var (
 	objectsDesc = prometheus.NewDesc("quoin_objects",
