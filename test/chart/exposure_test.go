@@ -136,6 +136,20 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// TestCertificatesHaveTheVerifiedName: a certificate of cert-manager has the name that the Gateway verifies, unless the
+// values name another one.
+func TestCertificatesHaveTheVerifiedName(t *testing.T) {
+	all := render(t, "--values", exposed, "--set", "apiserver.aggregation.enabled=false", "--set", "gateway.httpRoute.backendTLS.hostname=",
+		"--set", "gateway.httpRoute.backendTLS.wellKnownCACertificates=", "--set", "gateway.httpRoute.backendTLS.caCertificateRefs[0].group=",
+		"--set", "gateway.httpRoute.backendTLS.caCertificateRefs[0].kind=ConfigMap,gateway.httpRoute.backendTLS.caCertificateRefs[0].name=company-ca")
+	for _, name := range []string{"quoin-apiserver", "quoin-gateway"} {
+		verified := field(t, all.the(t, "BackendTLSPolicy", name), "spec", "validation", "hostname")
+		if names := strings.Split(field(t, all.the(t, "Certificate", name), "spec", "dnsNames"), "\n"); !slices.Contains(names, "- "+verified) {
+			t.Errorf("%s: the Gateway verifies %s, the certificate has\n%s", name, verified, strings.Join(names, "\n"))
+		}
+	}
+}
+
 // TestCertificatesOfCertManager: the server reads the Secret that cert-manager writes, and cert-manager writes the caBundle.
 func TestCertificatesOfCertManager(t *testing.T) {
 	all := render(t, "--values", exposed)
