@@ -23,6 +23,7 @@ var (
 	kubectlQuoin = regexp.MustCompile(`(?:^|[$(] ?|: )kubectl quoin ([a-z]+)\b([^|;&)]*)`)
 	flagOfPlugin = regexp.MustCompile(`(?m)^ {2,6}(?:-[a-zA-Z], )?--([a-z][a-z0-9-]*)`)
 	longFlag     = regexp.MustCompile(`(?:^|\s)--([a-z][a-z0-9-]*)`)
+	flagOfTable  = regexp.MustCompile("`--([a-z][a-z0-9-]*)`")
 )
 
 // The plugin is a subcommand with commands of its own.
@@ -152,4 +153,33 @@ func output(program string, args ...string) string {
 	command.Stdout, command.Stderr = &text, &text
 	_ = command.Run()
 	return text.String()
+}
+
+// TestTablesOfFlags: the tables have the flags of their process, and no others. Limits of the gateway are on its page.
+func TestTablesOfFlags(t *testing.T) {
+	known := quoinFlags(t)
+	text := readFile(t, "docs/operations/install.md")
+	for title, subcommand := range map[string]string{"controller": "controller", "API server": "apiserver", "gateway": "gateway"} {
+		_, section, found := strings.Cut(text, "\n## Flags of the "+title+"\n")
+		if !found {
+			t.Fatalf("no flags of the %s", title)
+		}
+		section, _, _ = strings.Cut(section, "\n## ")
+		for row := range strings.Lines(section) {
+			cell, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " |")
+			for _, name := range submatches(flagOfTable, cell) {
+				if strings.HasPrefix(row, "| `--") && !slices.Contains(known[subcommand], name) {
+					t.Errorf("quoin %s has no flag --%s", subcommand, name)
+				}
+			}
+		}
+		if subcommand == "gateway" {
+			section += readFile(t, "docs/gateway.md")
+		}
+		for _, name := range known[subcommand] {
+			if !strings.Contains(section, "`--"+name+"`") {
+				t.Errorf("the flag --%s of quoin %s is missing", name, subcommand)
+			}
+		}
+	}
 }
