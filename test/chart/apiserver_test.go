@@ -181,6 +181,26 @@ func TestNotesOnAggregation(t *testing.T) {
 	}
 }
 
+// The notes have the commands for all RoleBindings that the chart creates in accountNamespaces.
+func TestNotesOnAccounts(t *testing.T) {
+	const dbt = "dbt.image=registry.example.com/dbt:1.10"
+	text := notes(t, "--set", dbt)
+	bindings := render(t, "--set", dbt, "--set", "accountNamespaces={demo}").ofKind("RoleBinding")
+	count := 0
+	for _, binding := range bindings {
+		if binding.GetNamespace() != "demo" {
+			continue
+		}
+		count++
+		if want := "kubectl create rolebinding " + binding.GetName() + " --clusterrole=" + field(t, binding, "roleRef", "name") + " "; !strings.Contains(text, want) {
+			t.Errorf("the notes do not contain %q:\n%s", want, text)
+		}
+	}
+	if count < 4 {
+		t.Errorf("%d RoleBindings", count)
+	}
+}
+
 // notes returns the notes of the chart, which Helm does not print without a cluster.
 func notes(t *testing.T, args ...string) string {
 	t.Helper()
