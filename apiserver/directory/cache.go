@@ -33,8 +33,8 @@ var (
 )
 
 // compactForm returns a transform for objects of a type, whose summaries have the text that display returns. Of metadata and
-// status it keeps only the time of the last change of the spec, who owns fields of a group, and whether the object lost its
-// name.
+// status it keeps only the time of the last change of the spec, who owns fields of a group, whether the object lost its name,
+// and since when a user is deprovisioned.
 func compactForm[T v1alpha1.Object](of T, display func(T) string) toolscache.TransformFunc {
 	codec, reduce := compact.NewCodec(of), lastmodified.Transform()
 	return func(in any) (any, error) {
@@ -69,12 +69,13 @@ func ownersOf(o v1alpha1.Object) (owners []metav1.ManagedFieldsEntry) {
 	return owners
 }
 
-// slimStatus removes the status, except that the object lost its name.
+// slimStatus removes the status, except that the object lost its name, and since when a user is deprovisioned: a user whose
+// object was replaced by one without that time is inactive.
 func slimStatus(o v1alpha1.Object) {
 	lost := claims.IsNameTaken(o)
 	switch o := o.(type) {
 	case *v1alpha1.ScimUser:
-		o.Status = v1alpha1.ScimUserStatus{}
+		o.Status = v1alpha1.ScimUserStatus{DeprovisionTime: o.Status.DeprovisionTime}
 	case *v1alpha1.ScimGroup:
 		o.Status = v1alpha1.ScimGroupStatus{}
 	}

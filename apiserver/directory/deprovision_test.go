@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -242,6 +243,23 @@ func TestDeactivationIsOneWrite(t *testing.T) {
 		if got := r.storedUser("git").ResourceVersion; got != version {
 			t.Error("the repeated deactivation wrote")
 		}
+	}
+}
+
+// TestReplacedUsersStayInactive: keys and tokens of a deactivated user whose object kubectl replace has replaced by its manifest
+// are rejected, before the controller has restored the deactivation.
+func TestReplacedUsersStayInactive(t *testing.T) {
+	m := newMemory(t)
+	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "ada"}, Spec: v1alpha1.ScimUserSpec{UserName: "ada@example.com", Active: new(true)}}
+	u.Status.DeprovisionTime = new(metav1.Unix(1, 0))
+	m.put(u)
+	if found := m.UsersNamed("acme", "Ada@example.com"); len(found) != 1 || found[0].IsActive() {
+		t.Errorf("found %+v, want one inactive user", found)
+	}
+	u.Annotations = map[string]string{v1alpha1.AnnotationModified: "2 2026-01-01T00:00:00Z"} // activated over SCIM
+	m.put(u)
+	if found := m.UsersNamed("acme", "Ada@example.com"); len(found) != 1 || !found[0].IsActive() {
+		t.Errorf("found %+v, want one active user", found)
 	}
 }
 

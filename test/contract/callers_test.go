@@ -211,6 +211,13 @@ func TestTenantsAreIsolated(t *testing.T) {
 	globexAdmin.call(t, "DELETE", "/api/v1/api-keys/"+key, nil).is(200)
 }
 
+// A key of a person whom the account does not know as a user would outlive the deactivation of the person.
+func TestPeopleWithoutAUserCreateNoKeys(t *testing.T) {
+	stranger := acme.as(idp.token(t, jwt.MapClaims{"sub": "stranger", "email": "stranger@acme.example.com"}, "platform"))
+	stranger.call(t, "GET", "/api/v1/api-keys", nil).is(200)
+	stranger.call(t, "POST", "/api/v1/api-keys", map[string]any{"name": "Of a stranger"}).rejected(403, "stranger@acme.example.com")
+}
+
 // A key that a user makes ends with the user, and so does a key that is made with this key.
 func TestKeysOfAUserEndWithTheUser(t *testing.T) {
 	admin, userName := acme.as(acme.admin), "leaver@acme.example.com"

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/apikey"
@@ -134,8 +135,11 @@ func (a *api) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOut
 	k := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace(), Name: "key-" + utilrand.String(10)}}
 	k.Spec.Token = ptr.To(token.Hash())
 	// A user's keys, and the keys made with them, end with the user.
-	if s.Principal.User != "" {
+	switch {
+	case s.Principal.User != "":
 		k.Spec.Owner = &v1alpha1.ApiKeyOwner{ScimUser: s.Principal.User, Issuer: s.Principal.Issuer, Groups: s.Principal.Groups}
+	case s.Principal.Kind == auth.KindUser:
+		return nil, rest.Forbidden("%s %q does not belong to a user of the account, with whom the key would end: create the user first", s.Principal.Kind, s.Principal.Name)
 	}
 	if body := in.Body; body != nil {
 		k.Spec.DisplayName = string(ptr.Deref(body.Name, ""))

@@ -79,7 +79,7 @@ func TestUsersOverREST(t *testing.T) {
 // A SCIM client that renames an administrator must not give the permission Admin to the holder of another name.
 func TestRenamingEndsAdmin(t *testing.T) {
 	w := newWorld(t)
-	w.user("boss", "isAdmin", true)
+	boss := w.user("boss", "isAdmin", true)
 	scim := w.key("scim", v1alpha1.ApiKeySpec{Permissions: []v1alpha1.Permission{v1alpha1.PermissionScimManage}})
 	patch := func(value map[string]any) {
 		t.Helper()
@@ -95,6 +95,10 @@ func TestRenamingEndsAdmin(t *testing.T) {
 	patch(map[string]any{"userName": "mallory"})
 	if o := w.object("mallory"); o == nil || o.Spec.IsAdmin() {
 		t.Errorf("the renamed user is %+v, want no administrator", o)
+	}
+	w.has(w.want(200, w.admin, "PUT", usersPath+"/"+boss, map[string]any{"isAdmin": true}), "isAdmin", true)
+	if !w.object("mallory").Spec.IsAdmin() {
+		t.Error("an administrator cannot give the permission to the renamed user")
 	}
 	w.want(403, scim, "GET", usersPath, nil, "Admin")
 }
