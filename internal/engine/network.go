@@ -23,14 +23,17 @@ func servicePort(name string, port int32) corev1.ServicePort {
 }
 
 // disruptionBudget permits the eviction of one API pod at a time. It is not used for a single pod,
-// for which a budget would either block the drain of its node or have no effect.
+// for which a budget would either block the drain of its node or have no effect. Pods that are not
+// ready serve no requests and may always be evicted: those of an environment that does not start, or
+// whose model does not compile, would block the drain of their nodes until a user corrects it.
 func (in Inputs) disruptionBudget() *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"},
 		ObjectMeta: in.objectMeta(APIName(in.Environment), ComponentAPI),
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MaxUnavailable: ptr.To(intstr.FromInt32(1)),
-			Selector:       &metav1.LabelSelector{MatchLabels: selectorLabels(in.Environment, ComponentAPI)},
+			MaxUnavailable:             ptr.To(intstr.FromInt32(1)),
+			Selector:                   &metav1.LabelSelector{MatchLabels: selectorLabels(in.Environment, ComponentAPI)},
+			UnhealthyPodEvictionPolicy: ptr.To(policyv1.AlwaysAllow),
 		},
 	}
 }

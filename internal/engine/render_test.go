@@ -239,6 +239,15 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+// TestBrokenPodsDoNotBlockDrains: pods that are not ready can be evicted although too few others are.
+func TestBrokenPodsDoNotBlockDrains(t *testing.T) {
+	f := dedicated()
+	budget := find[*policyv1.PodDisruptionBudget](t, engine.Render(f.inputs(t)), engine.APIName(f.environment.Name))
+	if got := ptr.Deref(budget.Spec.UnhealthyPodEvictionPolicy, ""); got != policyv1.AlwaysAllow {
+		t.Errorf("the policy is %q", got)
+	}
+}
+
 func TestNames(t *testing.T) {
 	long := strings.Repeat("a", 50)
 	seen := map[string]bool{}
