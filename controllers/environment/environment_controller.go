@@ -75,6 +75,11 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 		}
 	}
 	workloads, err := r.apply(ctx, s, in)
+	if apierrors.IsInvalid(err) {
+		// A value that Quoin does not check, such as the key of a Secret or the name of a resource, or a policy of the
+		// cluster, which is not watched.
+		return reconciler.Stalled(v1alpha1.ReasonInvalidSpec, err.Error()).RequeueIn(reportInterval)
+	}
 	if err != nil {
 		return reconciler.Failed(err)
 	}

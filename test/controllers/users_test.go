@@ -34,6 +34,7 @@ var visible = []struct {
 	{"a Git secret that cannot be used is named", testGitSecret},
 	{"a mistake in the Git source is stalled until it is mended", testGitMistakes},
 	{"a reserved variable is named", testReservedVariable},
+	{"a value that Kubernetes rejects is named", testRejectedValue},
 	{"an environment keeps its ID when staging is switched", testEnvironmentID},
 	{"an account without a namespace, and a host that is taken", testAccountConflicts},
 }
@@ -359,6 +360,29 @@ func testReservedVariable(w *world) {
 	w.create(d)
 	w.settle()
 	w.expectReady(d, "False InvalidSpec", "CUBEJS_API_SECRET")
+}
+
+func testRejectedValue(w *world) {
+	w.populate()
+	d := w.deployment("analytics")
+	w.create(d)
+	w.settle()
+	setKey := func(key string) {
+		w.t.Helper()
+		change(w, d, func(d *v1alpha1.Deployment) {
+			d.Spec.Env = []v1alpha1.EnvVar{{Name: "CUBEJS_DB_PASS", ValueFrom: &v1alpha1.EnvVarSource{
+				SecretKeyRef: v1alpha1.SecretKeyReference{Name: "warehouse", Key: key},
+			}}}
+		})
+	}
+	setKey("a/b")
+	for range 10 { // it is tried again and again, so the controllers do not settle
+		w.pass()
+	}
+	w.expectReady(d, "False InvalidSpec", "valueFrom.secretKeyRef.key")
+	setKey("password")
+	w.settle()
+	w.expectReady(d, "True Succeeded", "")
 }
 
 func testEnvironmentID(w *world) {
