@@ -128,29 +128,42 @@ func keepTemplate(ctx context.Context, s *scope, desired client.Object) error {
 
 // prune deletes objects of the environment that are no longer part of it.
 func (r *environmentReconciler) prune(ctx context.Context, s *scope, rendered map[string]bool) error {
+	for _, kind := range childKinds() {
+		children, err := r.children(ctx, s, kind.list)
+		if err != nil {
+			return err
+		}
+		for _, child := range children {
+			if rendered[identity(child)] || !child.GetDeletionTimestamp().IsZero() {
+				continue
+			}
+			uid := child.GetUID()
+			err := s.Delete(ctx, child, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("remove object of the environment: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// children returns the objects of the environment of the kind of a list. They must not be modified.
+func (r *environmentReconciler) children(ctx context.Context, s *scope, list client.ObjectList) ([]client.Object, error) {
 	var byEnvironment client.ListOption = client.MatchingLabels{v1alpha1.LabelEnvironment: s.Object.Name}
 	if r.Indexed {
 		byEnvironment = client.MatchingFields{indexEnvironment: s.Object.Name}
 	}
-	for _, kind := range childKinds() {
-		err := s.List(ctx, kind.list, client.InNamespace(s.Object.Namespace), byEnvironment, client.UnsafeDisableDeepCopy)
-		if err != nil {
-			return fmt.Errorf("list objects of the environment: %w", err)
-		}
-		err = meta.EachListItem(kind.list, func(item runtime.Object) error {
-			child, ok := item.(client.Object)
-			if !ok || rendered[identity(child)] || !metav1.IsControlledBy(child, s.Object) || !child.GetDeletionTimestamp().IsZero() {
-				return nil
-			}
-			uid := child.GetUID()
-			return client.IgnoreNotFound(s.Delete(ctx, child, client.Preconditions{UID: &uid},
-				client.PropagationPolicy(metav1.DeletePropagationBackground)))
-		})
-		if err != nil {
-			return fmt.Errorf("remove object of the environment: %w", err)
-		}
+	if err := s.List(ctx, list, client.InNamespace(s.Object.Namespace), byEnvironment, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list objects of the environment: %w", err)
 	}
-	return nil
+	var children []client.Object
+	err := meta.EachListItem(list, func(item runtime.Object) error {
+		if child, ok := item.(client.Object); ok && metav1.IsControlledBy(child, s.Object) {
+			children = append(children, child)
+		}
+		return nil
+	})
+	return children, err
 }
 
 // identity identifies an object by its Go type, because objects of the cache have no kind.

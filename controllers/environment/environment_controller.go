@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -78,7 +80,7 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 	if apierrors.IsInvalid(err) {
 		// A value that Quoin does not check, such as the key of a Secret or the name of a resource, or a policy of the
 		// cluster, which is not watched.
-		return reconciler.Stalled(v1alpha1.ReasonInvalidSpec, err.Error()).RequeueIn(reportInterval)
+		return reconciler.Stalled(v1alpha1.ReasonInvalidSpec, err.Error()).RequeueIn(rejectedInterval)
 	}
 	if err != nil {
 		return reconciler.Failed(err)
@@ -128,6 +130,9 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 	if o != nil {
 		return engine.Inputs{}, o
 	}
+	if ptr.Deref(d.Spec.Suspend, false) && d.Generation > env.Spec.DeploymentGeneration {
+		return engine.Inputs{}, r.hold(ctx, s, account, d)
+	}
 	files, o := r.models.files(ctx, s, d)
 	if o != nil {
 		return engine.Inputs{}, o
@@ -150,6 +155,29 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 		return engine.Inputs{}, failed(err)
 	}
 	return in.WithTokens(tokens), r.addresses(ctx, s, account, d)
+}
+
+// hold keeps the objects of an environment as they are, and reports their state: its deployment is suspended, so the settings
+// that it has now are not rolled out. Only the addresses follow them, because the deployment may have lost its custom domain to
+// another one.
+func (r *environmentReconciler) hold(ctx context.Context, s *scope, account *v1alpha1.Account, d *v1alpha1.Deployment) *reconciler.Outcome {
+	if o := r.addresses(ctx, s, account, d); o != nil {
+		return o
+	}
+	var workloads []client.Object
+	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}} {
+		children, err := r.children(ctx, s, list)
+		if err != nil {
+			return failed(err)
+		}
+		workloads = append(workloads, children...)
+	}
+	if len(workloads) == 0 {
+		o := reconciler.Progressing(v1alpha1.ReasonSuspended, "The deployment was suspended before the workloads were created")
+		return &o
+	}
+	o, _ := observe(s.Object, workloads)
+	return &o
 }
 
 // tokenFiles returns the files with OpenID Connect tokens of a deployment.

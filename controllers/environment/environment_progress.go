@@ -19,6 +19,8 @@ const (
 	readyGracePeriod = 10 * time.Second
 	// reportInterval is the minimum time between two reports of the progress of a rollout.
 	reportInterval = 15 * time.Second
+	// rejectedInterval is how often an object that Kubernetes has rejected is applied again.
+	rejectedInterval = time.Minute
 )
 
 // rolloutStates holds the state of environments whose rollout is not complete, by UID. It is

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
 )
 
@@ -30,6 +31,7 @@ var visible = []struct {
 	{"two deployments with the same name", testNameTaken},
 	{"two deployments with the same custom domain", testCustomDomainTaken},
 	{"a custom domain that the account may not have", testDomainNotAllowed},
+	{"a suspended deployment keeps its pods", testSuspended},
 	{"a missing model, and a registry that does not answer", testMissingModelAndRegistry},
 	{"a Git secret that cannot be used is named", testGitSecret},
 	{"a mistake in the Git source is stalled until it is mended", testGitMistakes},
@@ -282,6 +284,31 @@ func testDomainNotAllowed(w *world) {
 	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.DataAPI.CustomDomain = v1alpha1.Host("metrics." + allowed) })
 	w.settle()
 	w.expectReady(d, "True Succeeded", "")
+}
+
+func testSuspended(w *world) {
+	w.populate()
+	d := w.deployment("analytics")
+	w.create(d)
+	w.settle()
+	api := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: engine.APIName(v1alpha1.ProductionName("analytics"))}}
+	w.get(api)
+	before := api.Generation
+	change(w, d, func(d *v1alpha1.Deployment) {
+		d.Spec.Suspend, d.Spec.Replicas = yes(), ptr.To(int32(2))
+		d.Spec.Env = []v1alpha1.EnvVar{{Name: "CUBEJS_LOG_LEVEL", Value: ptr.To("trace")}}
+	})
+	w.settle()
+	w.expectReady(d, "True Suspended", "")
+	if w.get(api); api.Generation != before {
+		w.t.Errorf("the pods of a suspended deployment have changed: %+v", api.Spec)
+	}
+	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.Suspend = nil })
+	w.settle()
+	w.expectReady(d, "True Succeeded", "")
+	if w.get(api); api.Generation == before || ptr.Deref(api.Spec.Replicas, 0) != 2 {
+		w.t.Errorf("the settings are not in effect after the deployment has resumed: %+v", api.Spec)
+	}
 }
 
 func testMissingModelAndRegistry(w *world) {
