@@ -94,13 +94,18 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 	if isFinal {
 		return use.of(outcome)
 	}
-	return use.of(r.report(ctx, s, in, outcome, started))
+	return use.of(r.report(ctx, s, in, workloads, outcome, started))
 }
 
 // report returns the outcome to write while a rollout is in progress, or a transient one.
-func (r *environmentReconciler) report(ctx context.Context, s *scope, in engine.Inputs, outcome reconciler.Outcome, started bool) reconciler.Outcome {
-	env := s.Object
-	if delay := r.states.reportDelay(env, started, s.Clock.Now()); delay > 0 {
+func (r *environmentReconciler) report(ctx context.Context, s *scope, in engine.Inputs, workloads []client.Object, outcome reconciler.Outcome, started bool) reconciler.Outcome {
+	env, now := s.Object, s.Clock.Now()
+	delay := r.states.reportDelay(env, started, now)
+	deadline := time.Duration(in.ProgressDeadlineSeconds) * time.Second
+	if r.states.storeOverdue(env, incompleteStore(workloads), deadline, now) && outcome.IsProgressing() {
+		outcome = outcome.Stalled(v1alpha1.ReasonDeadlineExceeded)
+	}
+	if delay > 0 {
 		return outcome.RequeueIn(delay).Transient()
 	}
 	if !started {

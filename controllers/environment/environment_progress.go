@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -38,6 +39,9 @@ type rolloutState struct {
 	// started is when pods with the new settings were first observed, reported the time of the
 	// last report; zero before.
 	started, reported time.Time
+	// store is the progress of the store's pods while they are not complete, storeSince when it was first observed.
+	store      string
+	storeSince time.Time
 }
 
 // update changes the state of an environment.
@@ -78,6 +82,29 @@ func (r *rolloutStates) reportDelay(env *v1alpha1.Environment, started bool, now
 		}
 	})
 	return max(delay, 0)
+}
+
+// storeOverdue reports whether the pods of the store have made no progress for the deadline. Kubernetes has such a deadline for
+// Deployments only. progress is empty when they are complete.
+func (r *rolloutStates) storeOverdue(env *v1alpha1.Environment, progress string, deadline time.Duration, now time.Time) bool {
+	overdue := false
+	r.update(env, func(state *rolloutState) {
+		if state.store != progress {
+			since := now
+			if state.store == "" && isOverdue(env) {
+				since = time.Time{} // the status of before a restart
+			}
+			state.store, state.storeSince = progress, since
+		}
+		overdue = progress != "" && now.Sub(state.storeSince) >= deadline
+	})
+	return overdue
+}
+
+// isOverdue reports whether the status of an environment shows that its current generation has exceeded the deadline.
+func isOverdue(env *v1alpha1.Environment) bool {
+	c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionStalled)
+	return c != nil && c.Reason == v1alpha1.ReasonDeadlineExceeded && c.ObservedGeneration == env.Generation
 }
 
 func (r *rolloutStates) forget(env *v1alpha1.Environment) {

@@ -87,6 +87,20 @@ func observe(env *v1alpha1.Environment, workloads []client.Object) (reconciler.O
 	return reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, strings.Join(incomplete, "; ")), started
 }
 
+// incompleteStore describes the progress of the store's workloads that are not complete; empty if all are.
+func incompleteStore(workloads []client.Object) string {
+	var incomplete []string
+	for _, w := range workloads {
+		if _, isStore := w.(*appsv1.StatefulSet); !isStore {
+			continue
+		}
+		if p := progressOf(w); !p.complete() {
+			incomplete = append(incomplete, p.String())
+		}
+	}
+	return strings.Join(incomplete, "; ")
+}
+
 // recordBuild sets the time of the last build when that of a generation has ended, or the files of a
 // ConfigMap have changed, whose hash before is given. Ready alone does not show it: in a fast rollout it
 // stays True.

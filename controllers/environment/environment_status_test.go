@@ -11,11 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
@@ -301,6 +305,50 @@ func TestReportDelay(t *testing.T) {
 		}
 		if got := states.reportDelay(env, step.started, now); got != step.want {
 			t.Errorf("step %d: a delay of %s, want %s", i, got, step.want)
+		}
+	}
+}
+
+// TestStoreDeadline: pods of the store that make no progress exceed the deadline, also after a restart.
+func TestStoreDeadline(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).Build()
+	clk, env, r := clocktesting.NewFakeClock(time.Unix(1000, 0)), newEnvironment(), &environmentReconciler{}
+	s := &scope{Client: kube.NewClient(c, c, FieldManager), Object: env, Clock: clk}
+	none, one, all := router(2, 2, 0, 2, 0), router(2, 2, 0, 2, 1), router(2, 2, 2, 2, 2, rolledOut)
+	for i, step := range []struct {
+		after time.Duration
+		store *appsv1.StatefulSet
+		api   *appsv1.Deployment
+		want  string
+		do    func()
+	}{
+		{0, none, api(2, 2, 2, 2), "", nil},
+		{59 * time.Second, none, api(2, 2, 2, 2), "", nil},
+		{time.Second, one, api(2, 2, 2, 2), "", nil},
+		{59 * time.Second, one, api(2, 2, 2, 2), "", nil},
+		{time.Second, one, api(2, 2, 2, 2), v1alpha1.ReasonDeadlineExceeded, nil},
+		{time.Second, one, api(2, 2, 2, 2), v1alpha1.ReasonDeadlineExceeded, func() { r = &environmentReconciler{} }},
+		{time.Second, one, api(2, 2, 2, 2), "", func() { env.Generation++ }},
+		{time.Hour, all, api(2, 3, 1, 2), "", nil}, // Kubernetes reports the deadline of Deployments
+	} {
+		clk.Step(step.after)
+		if step.do != nil {
+			step.do()
+		}
+		workloads := []client.Object{step.store, step.api}
+		outcome, started := observe(env, workloads)
+		outcome = r.report(t.Context(), s, engine.Inputs{ProgressDeadlineSeconds: 60}, workloads, outcome, started)
+		reconciler.Summarise(env, outcome)
+		got := ""
+		if stalled := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionStalled); stalled != nil {
+			got = stalled.Reason
+		}
+		if got != step.want || outcome.After == 0 {
+			t.Errorf("step %d: stalled %q, reconciled again after %s; want %q", i, got, outcome.After, step.want)
 		}
 	}
 }

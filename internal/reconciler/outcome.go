@@ -105,6 +105,12 @@ func (o Outcome) Progressing(reason string) Outcome {
 	return o
 }
 
+// Stalled returns a Stalled outcome with another reason and the same message.
+func (o Outcome) Stalled(reason string) Outcome {
+	o.state, o.reason, o.err = stateStalled, reason, nil
+	return o
+}
+
 // WithDetail returns the outcome with text added to the message in parentheses.
 func (o Outcome) WithDetail(detail string) Outcome {
 	o.message += " (" + detail + ")"
