@@ -134,6 +134,10 @@ func TestDeploymentHasAScaleSubresource(t *testing.T) {
 	scale := object(t, "apiVersion: autoscaling/v1\nkind: Scale\nspec: {replicas: 3}")
 	scale.SetName(u.GetName())
 	scale.SetNamespace(u.GetNamespace())
+	// An autoscaler needs a number to begin with; docs/operations/gitops.md says so.
+	if err := s.SubResource("scale").Get(testContext(t), u, scale.DeepCopy()); err == nil || !strings.Contains(err.Error(), ".spec.replicas") {
+		t.Errorf("reading the scale without spec.replicas: got %v, want an error", err)
+	}
 	if err := s.SubResource("scale").Update(testContext(t), u, client.WithSubResourceBody(scale)); err != nil {
 		t.Fatal(err)
 	}
