@@ -19,7 +19,7 @@ type Record struct {
 	Migrations []AppliedMigration `json:"migrations,omitempty"`
 	Table      string             `json:"table,omitempty"`
 	Columns    []string           `json:"columns,omitempty"`
-	// Row has a value for each column: a string, an int64, or []byte, which is base64 in JSON.
+	// Row has a value for each column: a string, an int64, a bool, or []byte, which is base64 in JSON.
 	Row []any `json:"row,omitempty"`
 }
 
@@ -37,6 +37,8 @@ type column struct{ name, kind string }
 // The kinds of columns that are not copied as they are.
 const (
 	bytesColumn = "bytes"
+	// boolColumn is a boolean in PostgreSQL, and a number in SQLite.
+	boolColumn = "bool"
 	// wordsColumn is a text search vector in PostgreSQL, and a text with the same words in SQLite.
 	wordsColumn = "words"
 )
@@ -175,6 +177,8 @@ func (s *Store) columns(ctx context.Context, q Querier, table string) (all []col
 		switch c.kind {
 		case "bytea", "BLOB":
 			c.kind = bytesColumn
+		case "boolean", "BOOLEAN":
+			c.kind = boolColumn
 		case "tsvector":
 			c.kind = wordsColumn
 		default:
@@ -216,6 +220,9 @@ func (s *Store) dumpTable(ctx context.Context, q Querier, table string, write fu
 		for i, c := range columns {
 			if data, ok := row[i].([]byte); ok && c.kind != bytesColumn {
 				row[i] = string(data)
+			}
+			if n, ok := row[i].(int64); ok && c.kind == boolColumn {
+				row[i] = n != 0
 			}
 		}
 		if err := write(Record{Row: row}); err != nil {

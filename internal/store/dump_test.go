@@ -23,6 +23,7 @@ func notes(migrations int) store.Owner {
 		id BIGINT NOT NULL,
 		data {{if .PostgreSQL}}BYTEA{{else}}BLOB{{end}} NOT NULL,
 		words {{if .PostgreSQL}}TSVECTOR{{else}}TEXT{{end}} NOT NULL,
+		shown BOOLEAN NOT NULL DEFAULT TRUE,
 		missing TEXT);`)}}
 	if migrations > 1 {
 		files["migrations/0002_title.sql"] = &fstest.MapFile{Data: []byte(`ALTER TABLE note ADD COLUMN title TEXT NOT NULL DEFAULT '';
@@ -151,6 +152,30 @@ func TestLoadMigrates(t *testing.T) {
 		read(t, url, newer, func(store.Querier) error { return nil })
 		if _, err := store.Load(t.Context(), url, nil, newer, "one", iterate(records, io.EOF)); err == nil || !strings.Contains(err.Error(), "the copy is from before it") {
 			t.Errorf("older copy in a newer database: %v", err)
+		}
+	})
+}
+
+// A copy of a SQLite database by an earlier release has numbers for booleans.
+func TestLoadNumbersAsBooleans(t *testing.T) {
+	storetest.ForEach(t, func(t *testing.T, newDatabase func(testing.TB) string) {
+		records := dumped(t, filled(t, storetest.SQLiteURL(t)), notes(1))
+		for _, r := range records {
+			for i, value := range r.Row {
+				if value == true {
+					r.Row[i] = json.Number("1")
+				}
+			}
+		}
+		url, shown := newDatabase(t), false
+		if _, err := store.Load(t.Context(), url, nil, []store.Owner{notes(1)}, "one", iterate(records, io.EOF)); err != nil {
+			t.Fatal(err)
+		}
+		read(t, url, []store.Owner{notes(1)}, func(q store.Querier) error {
+			return q.QueryRowContext(t.Context(), "SELECT shown FROM note").Scan(&shown)
+		})
+		if !shown {
+			t.Error("the boolean is false")
 		}
 	})
 }

@@ -261,13 +261,17 @@ func (t *inserts) close() {
 func decode(value any, c column) (any, error) {
 	switch v := value.(type) {
 	case json.Number:
-		return v.Int64()
+		n, err := v.Int64()
+		if c.kind == boolColumn { // of a copy that has booleans as SQLite does
+			return n != 0, err
+		}
+		return n, err
 	case string:
 		if c.kind == bytesColumn {
 			return base64.StdEncoding.DecodeString(v)
 		}
 		return v, nil
-	case int64, []byte, nil:
+	case int64, bool, []byte, nil:
 		return v, nil
 	}
 	return nil, fmt.Errorf("a value is a %T", value)
