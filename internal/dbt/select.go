@@ -82,23 +82,30 @@ func (m *Manifest) Convert(o Options) (*Model, error) {
 
 // selectModels selects the models that become cubes, and names the cubes.
 func (c *conversion) selectModels() error {
-	var selected []*cube
+	var named, selected []*cube
 	for _, n := range c.manifest.models {
-		switch isMart := strings.HasPrefix(strings.ReplaceAll(string(n.Path), `\`, "/"), martsDirectory); {
-		case n.Name == timeSpine || n.Config.Materialized == "ephemeral" || !ptr.Deref(n.Config.Enabled, true):
+		if n.Name == timeSpine || n.Config.Materialized == "ephemeral" || !ptr.Deref(n.Config.Enabled, true) {
 			continue
-		case c.options.martsOnly() && !isMart, c.options.Selected != nil && !c.options.Selected[string(n.UniqueID)]:
+		}
+		of := &cube{node: n}
+		isNamed := n.Name != "" && len(n.Name) <= maxName
+		if isNamed {
+			named = append(named, of)
+		}
+		isMart := strings.HasPrefix(strings.ReplaceAll(string(n.Path), `\`, "/"), martsDirectory)
+		if c.options.martsOnly() && !isMart || c.options.Selected != nil && !c.options.Selected[string(n.UniqueID)] {
 			c.model.present[headerLine(n)] = true
 			continue
 		}
 		table, err := c.warehouse.table(n)
 		switch {
-		case n.Name == "" || len(n.Name) > maxName:
+		case !isNamed:
 			c.model.warn("%s is left out: its name is empty or longer than %d bytes", clip(string(n.UniqueID)), maxName)
 		case err != nil:
 			c.model.warn("%s is left out: %s", clip(string(n.UniqueID)), err)
 		default:
-			selected = append(selected, &cube{node: n, table: table, exact: map[string]*dimension{}, folded: map[string]*dimension{}, members: names{}})
+			of.table, of.exact, of.folded, of.members = table, map[string]*dimension{}, map[string]*dimension{}, names{}
+			selected = append(selected, of)
 			continue
 		}
 		c.model.present[headerLine(n)] = true
@@ -112,15 +119,20 @@ func (c *conversion) selectModels() error {
 	if len(selected) == 0 {
 		return errorf("no dbt models matched: of the %d models of the manifest none can be converted", len(c.manifest.models))
 	}
-	c.nameCubes(selected)
+	c.nameCubes(named)
+	c.cubes = selected
+	for _, of := range selected {
+		c.byID[of.UniqueID] = of
+	}
 	return nil
 }
 
 // nameCubes gives each cube a name and a file that differ from those of all others, also in systems that
 // ignore case. If several models have a name, the one of the project itself keeps it, and the others have
-// that of their package before it.
-func (c *conversion) nameCubes(selected []*cube) {
-	ordered := slices.Clone(selected)
+// that of their package before it. The names do not depend on which models are selected, so that the files of
+// several selections are those of the same models.
+func (c *conversion) nameCubes(all []*cube) {
+	ordered := slices.Clone(all)
 	slices.SortStableFunc(ordered, func(a, b *cube) int {
 		return cmp.Compare(c.rank(a), c.rank(b))
 	})
@@ -139,9 +151,7 @@ func (c *conversion) nameCubes(selected []*cube) {
 		}
 		cube.base = files.unique(base)
 		cube.name = used.unique(identifier(c.options.namePrefix() + cube.base))
-		c.byID[cube.UniqueID] = cube
 	}
-	c.cubes = selected
 }
 
 // rank is 0 for models of the project itself and 1 for those of packages.

@@ -60,6 +60,25 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestNamesOfSelector: a model has the same file and cube, whichever models a selector selects.
+func TestNamesOfSelector(t *testing.T) {
+	nodes := []object{model("orders"), with(model("orders"), object{"unique_id": "model.stripe.orders", "package_name": "stripe"})}
+	before := convert(t, Options{}, "postgres", nodes...)
+	after := convert(t, Options{Selected: map[string]bool{"model.stripe.orders": true}}, "postgres", nodes...)
+	if got := pathsOf(after); got != "stripe_orders" || only(t, after, "").Name != "dbt_stripe_orders" {
+		t.Errorf("%s: cube %s", got, only(t, after, "").Name)
+	}
+	files := map[string][]byte{}
+	var existing []string
+	for _, f := range before.Files {
+		files[f.Path], existing = f.Content, append(existing, f.Path)
+	}
+	stale, err := after.Stale(existing, func(path string) ([]byte, error) { return files[path], nil })
+	if err != nil || len(stale) != 0 {
+		t.Errorf("removed %v: %v", stale, err)
+	}
+}
+
 // TestMembers: members that differ, whatever the columns.
 func TestMembers(t *testing.T) {
 	c := only(t, convert(t, Options{}, "postgres", model("orders", "ID integer", "id integer", object{"name": "a b"}, "a-b text", "count integer", "total_amount integer", "amount integer", "__proto__ text", "CUBE text",
