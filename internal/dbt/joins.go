@@ -68,9 +68,11 @@ func (r *reference) key() string {
 func (c *conversion) ensure(of *cube, names []string) []*dimension {
 	var found []*dimension
 	for _, name := range names {
-		d := of.dimension(name)
+		bare := unquoted(name)
+		d := of.dimension(bare)
 		if d == nil {
-			d = c.addDimension(of, &column{Name: text(name)})
+			isQuoted := bare != name
+			d = c.addDimension(of, &column{Name: text(bare), Quote: &isQuoted})
 		}
 		if d == nil {
 			return nil

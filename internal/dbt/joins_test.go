@@ -39,6 +39,7 @@ func TestJoins(t *testing.T) {
 		"relationships to nothing":            {[]object{orders, relationship("orders", "customer_id", "nobody", "id")}, ""},
 		"relationships without field":         {[]object{orders, relationship("orders", "customer_id", "customers", "")}, ""},
 		"columns that are not documented":     {[]object{orders, relationship("orders", "buyer", "customers", "code")}, "dbt_customers many_to_one {CUBE.buyer} = {dbt_customers.code}"},
+		"relationships of quoted columns":     {[]object{model("orders", object{"name": "Customer", "quote": true}, "order_id"), relationship("orders", `"Customer"`, "customers", `"id"`)}, "dbt_customers many_to_one {CUBE.Customer} = {dbt_customers.id}"},
 		"a disabled test":                     {[]object{orders, testOf("relationships", "orders", "customer_id", object{"to": "ref('customers')", "field": "id"}, object{"enabled": false})}, ""},
 		"twice":                               {[]object{orders, relationship("orders", "customer_id", "customers", "id"), with(relationship("orders", "customer_id", "customers", "id"), object{"unique_id": "test.shop.z"})}, simple},
 		"two references, the first column":    {[]object{model("orders", "b_id", "a_id", "order_id"), relationship("orders", "b_id", "customers", "id"), relationship("orders", "a_id", "customers", "id")}, "dbt_customers many_to_one {CUBE.a_id} = {dbt_customers.id}"},

@@ -1,6 +1,7 @@
 package dbt
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -163,8 +164,9 @@ func (n *node) isStrict() bool {
 
 // testedColumn returns the column that a test is for.
 func (n *node) testedColumn() string {
-	if n.ColumnName != "" {
-		return string(n.ColumnName)
-	}
-	return string(n.Test.Arguments.ColumnName)
+	return unquoted(string(cmp.Or(n.ColumnName, n.Test.Arguments.ColumnName)))
 }
+
+// unquoted returns the name of a column without quotation marks, which tests have around columns with the
+// property quote.
+func unquoted(name string) string { return strings.Trim(strings.TrimSpace(name), "\"`[]") }

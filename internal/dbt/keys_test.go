@@ -23,6 +23,7 @@ func TestKeys(t *testing.T) {
 		"no columns":                           {model("stg_orders"), nil, ""},
 		"tests before the suffix":              {model("stg_orders", columns...), pair("code", nil), "code"},
 		"tests in another case":                {model("stg_orders", columns...), pair("CODE", nil), "code"},
+		"tests of a quoted column":             {model("stg_orders", object{"name": "Order Code", "quote": true}, "order_id"), pair(`"Order Code"`, nil), "Order_Code"},
 		"two tested columns":                   {model("stg_orders", columns...), append(pair("code", nil), pair("order_id", nil)...), "order_id"},
 		"unique only":                          {model("stg_orders", columns...), pair("code", nil)[:1], "order_id"},
 		"unique where":                         {model("stg_orders", columns...), pair("code", object{"where": "code is not null"}), "order_id"},

@@ -154,7 +154,7 @@ func (f *finder) constrained(from *cube, by *rule, columns []text) *reference {
 		}
 		target = match[1]
 		for field := range strings.SplitSeq(match[2], ",") {
-			fields = append(fields, strings.Trim(strings.TrimSpace(field), "\"`[]"))
+			fields = append(fields, unquoted(field))
 		}
 	}
 	if len(fields) != len(columns) || slices.Contains(fields, "") || slices.Contains(columns, "") {
