@@ -86,9 +86,26 @@ func (c *conversion) ensure(of *cube, names []string) []*dimension {
 func condition(own []*dimension, other string, others []*dimension) string {
 	parts := make([]string, len(own))
 	for i := range own {
-		parts[i] = fmt.Sprintf("{CUBE.%s} = {%s.%s}", own[i].name, other, others[i].name)
+		parts[i] = fmt.Sprintf("%s = %s", own[i].in("CUBE"), others[i].in(other))
 	}
 	return strings.Join(parts, " AND ")
+}
+
+// in returns the dimension of a cube in SQL: its column if it is named like a keyword.
+func (d *dimension) in(cube string) string {
+	if keywords[d.name] {
+		return fmt.Sprintf("{%s}.%s", cube, strings.TrimPrefix(d.sql, "{CUBE}."))
+	}
+	return fmt.Sprintf("{%s.%s}", cube, d.name)
+}
+
+// keywords are those of Python. The compiler of data models reads what is in braces as Python, in which they are not
+// names.
+var keywords = map[string]bool{
+	"False": true, "None": true, "True": true, "and": true, "as": true, "assert": true, "async": true, "await": true, "break": true, "class": true,
+	"continue": true, "def": true, "del": true, "elif": true, "else": true, "except": true, "finally": true, "for": true, "from": true, "global": true,
+	"if": true, "import": true, "in": true, "is": true, "lambda": true, "nonlocal": true, "not": true, "or": true, "pass": true, "raise": true,
+	"return": true, "try": true, "while": true, "with": true, "yield": true,
 }
 
 // checkJoins removes the joins between cubes of which one has no key: with them the data model does not

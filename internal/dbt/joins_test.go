@@ -54,6 +54,7 @@ func TestJoins(t *testing.T) {
 		"composite foreign key":               {[]object{with(model("orders", "a", "b", "order_id"), object{"constraints": []object{constraint("foreign_key", object{"columns": []string{"a", "b"}, "to": "ref('customers')", "to_columns": []string{"id", "region"}})}})}, "dbt_customers many_to_one {CUBE.a} = {dbt_customers.id} AND {CUBE.b} = {dbt_customers.region}"},
 		"a cube without key has no joins":     {[]object{model("orders", "customer"), relationship("orders", "customer", "customers", "id")}, ""},
 		"a reference of a model to itself":    {[]object{orders, relationship("orders", "customer_id", "orders", "order_id")}, ""},
+		"a keyword of the compiler":           {[]object{model("orders", object{"name": "from", "quote": true}, "order_id"), relationship("orders", "from", "customers", "class")}, "dbt_customers many_to_one {CUBE}.from = {dbt_customers}.class"},
 		"a column that is not written in SQL": {[]object{orders, relationship("orders", `x" OR 1=1 --`, "customers", "id")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
