@@ -239,7 +239,15 @@ func (o *Objects) object(ctx context.Context, obj *v1alpha1.DbtSync) error {
 		return err
 	}
 	d := &v1alpha1.Deployment{}
-	if err := o.Cached.Get(ctx, types.NamespacedName{Namespace: obj.Namespace, Name: obj.Spec.DeploymentRef.Name}, d); err != nil {
+	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Spec.DeploymentRef.Name}
+	err = o.Cached.Get(ctx, key, d)
+	if apierrors.IsNotFound(err) && obj.Status.Stage != "" {
+		err = o.Live.Get(ctx, key, d) // the cache may not have it yet
+	}
+	switch {
+	case apierrors.IsNotFound(err) && obj.Status.Stage != "":
+		return o.end(ctx, obj, "the deployment was deleted")
+	case err != nil:
 		return client.IgnoreNotFound(err) // the controller reports it
 	}
 	of := scopeOf(account, d)

@@ -166,6 +166,23 @@ func TestObjectOfAnotherDeployment(t *testing.T) {
 	}
 }
 
+// TestDeletedDeployment: a sync ends when its deployment is deleted, whatever its stage.
+func TestDeletedDeployment(t *testing.T) {
+	for _, stage := range []string{v1alpha1.DbtStageInitializing, v1alpha1.DbtStageProcessing} {
+		w := newWorld(t)
+		obj := w.start("acme")
+		w.stage(obj, stage)
+		w.must(w.kube.Delete(t.Context(), deployment("acme")))
+		w.pass()
+		if after := w.get("acme", obj.Name); after.Status.Stage != v1alpha1.DbtStageFailed || after.Status.Error != "the deployment was deleted" {
+			t.Errorf("%s: %+v", stage, after.Status)
+		}
+		if s, err := w.syncs.Get(t.Context(), w.scope("acme"), obj.Annotations[v1alpha1.AnnotationSyncJobID]); err != nil || s.Status != dbtsync.Failed {
+			t.Errorf("%s: %+v %v", stage, s, err)
+		}
+	}
+}
+
 // TestDeletedSecret: a password is no longer accepted when its Secret has been replaced, a few seconds later.
 func TestDeletedSecret(t *testing.T) {
 	w := newWorld(t)
