@@ -271,13 +271,17 @@ func (s *Server) authenticate(r *http.Request, in *request, spec *v1alpha1.OIDCI
 func (s *Server) admit(ctx context.Context, in *request, spec *v1alpha1.OIDCIssuer, claims auth.Claims) (oauth.Person, error) {
 	p := oauth.Person{Issuer: spec.URL, Claims: claims}
 	p.Subject, _ = claims["sub"].(string)
-	_, err := s.person(ctx, in, p)
+	principal, err := s.person(ctx, in, p)
 	if errors.Is(err, auth.ErrNoCredential) {
 		email, _ := claims["email"].(string)
 		text := strings.TrimPrefix(err.Error(), auth.ErrNoCredential.Error()+": ")
 		return p, &loginError{text: "You cannot sign in: " + text + ".", reason: text, actor: audit.Actor{Kind: audit.ActorUser, ID: p.Subject, Email: email}}
 	}
-	return p, err
+	if err != nil {
+		return p, err
+	}
+	p.UserUID = principal.UserUID
+	return p, nil
 }
 
 // clientSecret returns the secret of Quoin as a client of an issuer; empty for a public client.

@@ -1,6 +1,7 @@
 package signin
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -76,6 +77,7 @@ func (s *Server) findBrowser(r *http.Request, in *request) error {
 	if err != nil {
 		return err
 	}
+	found.UserUID = cmp.Or(found.UserUID, principal.UserUID) // for what is granted in the session
 	in.browser = &browser{found, principal, cookies[0].Value}
 	return nil
 }

@@ -258,14 +258,21 @@ func issuers(account *v1alpha1.Account) []*v1alpha1.OIDCIssuer {
 	return all
 }
 
+// errOtherUser is returned for a person whose SCIM user was deleted, and another one has the name now.
+var errOtherUser = auth.Invalid("the user who has signed in was deleted")
+
 // person returns the principal of a person who has signed in. A person who is deactivated loses all sessions and
-// tokens; the error then wraps auth.ErrNoCredential.
+// tokens; the error then wraps auth.ErrNoCredential, as for one whose name another SCIM user has now.
 func (s *Server) person(ctx context.Context, in *request, p oauth.Person) (*auth.Principal, error) {
 	return person(ctx, s.People, s.Store, in.account, p)
 }
 
 func person(ctx context.Context, people People, sessions *oauth.Store, account *v1alpha1.Account, p oauth.Person) (*auth.Principal, error) {
 	principal, err := people.Person(ctx, account, p.Issuer, p.Claims)
+	if err == nil && p.UserUID != "" && principal.UserUID != "" && principal.UserUID != p.UserUID {
+		// Nothing is deleted: this may be the person of now, and the cache that of before.
+		return nil, errOtherUser
+	}
 	if errors.Is(err, auth.ErrNoCredential) {
 		if err := sessions.EndAll(ctx, store.Account{UID: string(account.UID), Name: account.Name}, p); err != nil {
 			log.FromContext(ctx).Error(err, "Failed to end the sessions of a deactivated user", "account", account.Name)

@@ -89,7 +89,7 @@ func (s *Server) checkHolder(ctx context.Context, in *request, secret string) er
 	}
 	_, err = s.person(ctx, in, *p)
 	if errors.Is(err, auth.ErrNoCredential) {
-		return reject(invalidGrant, "the user is deactivated, or the account no longer has the issuer of the user")
+		return reject(invalidGrant, "the user is deactivated or was deleted, or the account no longer has the issuer of the user")
 	}
 	return err
 }

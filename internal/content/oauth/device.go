@@ -220,8 +220,8 @@ func (s *Store) poll(ctx context.Context, tx *store.Tx, accountUID, clientID, ha
 // readGrant returns a valid grant; nil if there is none.
 func readGrant(ctx context.Context, q store.Querier, accountUID, id string, now time.Time) (*Grant, error) {
 	g, claims := &Grant{ID: id}, ""
-	const query = "SELECT client_id, scope, issuer, subject, claims, address FROM oauth_grant WHERE account_uid = $1 AND id = $2 AND expires_at > $3"
-	err := q.QueryRowContext(ctx, query, accountUID, id, now.UnixMicro()).Scan(&g.ClientID, &g.Scope, &g.Issuer, &g.Subject, &claims, &g.Address)
+	const query = "SELECT client_id, scope, issuer, subject, claims, user_uid, address FROM oauth_grant WHERE account_uid = $1 AND id = $2 AND expires_at > $3"
+	err := q.QueryRowContext(ctx, query, accountUID, id, now.UnixMicro()).Scan(&g.ClientID, &g.Scope, &g.Issuer, &g.Subject, &claims, &g.UserUID, &g.Address)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

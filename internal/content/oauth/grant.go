@@ -73,9 +73,9 @@ func (s *Store) IssueCode(ctx context.Context, a store.Account, in Code) (string
 
 // insertGrant stores a grant and records it.
 func (s *Store) insertGrant(ctx context.Context, tx *store.Tx, accountUID string, g Grant, claims string, now time.Time) error {
-	const insert = `INSERT INTO oauth_grant (account_uid, id, client_id, scope, issuer, subject, claims, address, created_at, last_used_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)`
-	_, err := tx.ExecContext(ctx, insert, accountUID, g.ID, g.ClientID, cmp.Or(g.Scope, ScopeAll), g.Issuer, g.Subject, claims, truncated(g.Address), now.UnixMicro(), g.ExpiresAt.UnixMicro())
+	const insert = `INSERT INTO oauth_grant (account_uid, id, client_id, scope, issuer, subject, claims, address, created_at, last_used_at, expires_at, user_uid)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11)`
+	_, err := tx.ExecContext(ctx, insert, accountUID, g.ID, g.ClientID, cmp.Or(g.Scope, ScopeAll), g.Issuer, g.Subject, claims, truncated(g.Address), now.UnixMicro(), g.ExpiresAt.UnixMicro(), g.UserUID)
 	if err != nil {
 		return fmt.Errorf("store a grant: %w", err)
 	}

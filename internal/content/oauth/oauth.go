@@ -113,6 +113,8 @@ type Person struct {
 	Issuer, Subject string
 	// Claims of the ID token from which the principal of the person is derived.
 	Claims map[string]any
+	// UserUID is the UID of the SCIM user of the person; empty if there was none, or if it is not known.
+	UserUID string
 }
 
 // actor returns the person as the actor of events.

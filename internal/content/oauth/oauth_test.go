@@ -238,7 +238,7 @@ func testSessions(w *world) {
 		w.clock = w.clock.Add(SessionIdle - time.Minute)
 		found, err := w.store.Session(w.Context(), demo, secret)
 		w.must(err)
-		if found.ID != first.ID || found.Subject != "u1" || len(found.UserAgent) != maxText {
+		if found.ID != first.ID || found.Subject != "u1" || found.UserUID != "s1" || len(found.UserAgent) != maxText {
 			w.Errorf("found %+v", found)
 		}
 	}

@@ -51,9 +51,9 @@ func (s *Store) StartSession(ctx context.Context, a store.Account, in Session, p
 				return fmt.Errorf("end the previous session: %w", err)
 			}
 		}
-		const insert = `INSERT INTO oauth_session (account_uid, id, hash, issuer, subject, claims, address, user_agent, created_at, last_used_at, expires_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)`
-		_, err := tx.ExecContext(ctx, insert, a.UID, in.ID, hash(secret), in.Issuer, in.Subject, claims, in.Address, in.UserAgent, now.UnixMicro(), in.ExpiresAt.UnixMicro())
+		const insert = `INSERT INTO oauth_session (account_uid, id, hash, issuer, subject, claims, address, user_agent, created_at, last_used_at, expires_at, user_uid)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11)`
+		_, err := tx.ExecContext(ctx, insert, a.UID, in.ID, hash(secret), in.Issuer, in.Subject, claims, in.Address, in.UserAgent, now.UnixMicro(), in.ExpiresAt.UnixMicro(), in.UserUID)
 		if err != nil {
 			return fmt.Errorf("start a session: %w", err)
 		}
@@ -65,12 +65,12 @@ func (s *Store) StartSession(ctx context.Context, a store.Account, in Session, p
 	return &in, secret, nil
 }
 
-const sessionColumns = "id, issuer, subject, claims, address, user_agent, created_at, last_used_at, expires_at"
+const sessionColumns = "id, issuer, subject, claims, address, user_agent, created_at, last_used_at, expires_at, user_uid"
 
 func scanSession(row interface{ Scan(...any) error }) (*Session, error) {
 	out, claims := &Session{}, ""
 	var created, used, expires int64
-	if err := row.Scan(&out.ID, &out.Issuer, &out.Subject, &claims, &out.Address, &out.UserAgent, &created, &used, &expires); err != nil {
+	if err := row.Scan(&out.ID, &out.Issuer, &out.Subject, &claims, &out.Address, &out.UserAgent, &created, &used, &expires, &out.UserUID); err != nil {
 		return nil, err
 	}
 	out.CreatedAt, out.LastUsedAt, out.ExpiresAt = time.UnixMicro(created).UTC(), time.UnixMicro(used).UTC(), time.UnixMicro(expires).UTC()

@@ -66,7 +66,7 @@ func open(t *testing.T, url string) *world {
 var (
 	demo  = store.Account{UID: "a1", Name: "demo"}
 	other = store.Account{UID: "a2", Name: "other"}
-	ada   = Person{Issuer: "https://login.example.com", Subject: "u1", Claims: map[string]any{"sub": "u1", "email": "ada@example.com"}}
+	ada   = Person{Issuer: "https://login.example.com", Subject: "u1", Claims: map[string]any{"sub": "u1", "email": "ada@example.com"}, UserUID: "s1"}
 	bob   = Person{Issuer: "https://login.example.com", Subject: "u2", Claims: map[string]any{"sub": "u2"}}
 )
 
@@ -134,7 +134,7 @@ func (w *world) valid(want bool, tokens ...*Tokens) {
 			continue
 		}
 		w.must(err)
-		if g.ClientID != cli || g.Subject != "u1" || g.Claims["email"] != "ada@example.com" {
+		if g.ClientID != cli || g.Subject != "u1" || g.Claims["email"] != "ada@example.com" || g.UserUID != "s1" {
 			w.Errorf("the grant is %+v", g)
 		}
 	}

@@ -42,13 +42,13 @@ func (t *tokenRow) insert(ctx context.Context, tx *store.Tx, accountUID string) 
 // readToken returns a token whose grant is valid; nil if there is none.
 func readToken(ctx context.Context, q store.Querier, accountUID, hash string, k kind, now time.Time) (*tokenRow, error) {
 	const query = `SELECT t.grant_id, t.redirect_uri, t.challenge, t.successor, t.used_at, t.expires_at,
-			g.client_id, g.scope, g.issuer, g.subject, g.claims, g.address, g.created_at, g.last_used_at, g.expires_at
+			g.client_id, g.scope, g.issuer, g.subject, g.claims, g.user_uid, g.address, g.created_at, g.last_used_at, g.expires_at
 		FROM oauth_token AS t JOIN oauth_grant AS g ON g.account_uid = t.account_uid AND g.id = t.grant_id
 		WHERE t.account_uid = $1 AND t.hash = $2 AND t.kind = $3 AND g.expires_at > $4`
 	t, claims := &tokenRow{hash: hash, kind: k}, ""
 	var expires, created, used, grantExpires int64
 	err := q.QueryRowContext(ctx, query, accountUID, hash, string(k), now.UnixMicro()).Scan(&t.grant, &t.redirectURI, &t.challenge, &t.successor, &t.used, &expires,
-		&t.owner.ClientID, &t.owner.Scope, &t.owner.Issuer, &t.owner.Subject, &claims, &t.owner.Address, &created, &used, &grantExpires)
+		&t.owner.ClientID, &t.owner.Scope, &t.owner.Issuer, &t.owner.Subject, &claims, &t.owner.UserUID, &t.owner.Address, &created, &used, &grantExpires)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -65,9 +65,9 @@ func readToken(ctx context.Context, q store.Querier, accountUID, hash string, k 
 func (s *Store) Holder(ctx context.Context, accountUID, secret string) (*Person, error) {
 	p, claims := &Person{}, ""
 	err := s.DB.Read(ctx, func(q store.Querier) error {
-		const query = `SELECT issuer, subject, claims FROM oauth_grant WHERE account_uid = $1 AND expires_at > $3 AND id IN (
+		const query = `SELECT issuer, subject, claims, user_uid FROM oauth_grant WHERE account_uid = $1 AND expires_at > $3 AND id IN (
 			SELECT grant_id FROM oauth_token WHERE account_uid = $1 AND hash = $2 UNION ALL SELECT grant_id FROM oauth_device WHERE account_uid = $1 AND hash = $2)`
-		return q.QueryRowContext(ctx, query, accountUID, hash(secret), s.now().UnixMicro()).Scan(&p.Issuer, &p.Subject, &claims)
+		return q.QueryRowContext(ctx, query, accountUID, hash(secret), s.now().UnixMicro()).Scan(&p.Issuer, &p.Subject, &claims, &p.UserUID)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil

@@ -106,6 +106,28 @@ func TestDeactivatedPersonLosesEverythingAtOnce(t *testing.T) {
 	}
 }
 
+// TestNextUserOfTheName: a user is deleted while nothing that the user was granted is used, and another one gets the address. What
+// the deleted one has is not valid for the new one, who signs in as usual.
+func TestNextUserOfTheName(t *testing.T) {
+	w := newWorld(t)
+	w.people.users[0].UID = "first"
+	former, code := w.browser().signIn(), ""
+	tokens := former.tokens()
+	former.want(w.api(tokens.json("access_token")), 200)
+	code = former.code()
+	next := w.people.users[0].DeepCopy()
+	next.UID = "next"
+	w.people.users = []*v1alpha1.ScimUser{next}
+	former.want(w.api(tokens.json("access_token")), 401, "was deleted")
+	former.rejected(former.refresh(tokens.json("refresh_token")), "invalid_grant")
+	former.rejected(former.post("/auth/oauth2/token", exchangeForm(code)), "invalid_grant")
+	if p := former.get("/auth/sessions"); p.status != 303 {
+		t.Errorf("the session is valid: %s", p)
+	}
+	b := w.browser().signIn()
+	b.want(w.api(b.tokens().json("access_token")), 200)
+}
+
 // TestLoginCSRF: an attacker signs in and makes another browser end the sign-in, to make its person act in the attacker's
 // session.
 func TestLoginCSRF(t *testing.T) {
