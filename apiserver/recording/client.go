@@ -137,7 +137,9 @@ func enables(after client.Object) bool {
 func (r *Request) made(t target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.open[t] = openChange{attempt: r.open[t].attempt, made: true}
+	change := r.open[t]
+	change.made = true
+	r.open[t] = change
 }
 
 // forget leaves an event attempted.

@@ -245,6 +245,34 @@ func TestConflictsAreRecordedAsOneEvent(t *testing.T) {
 	f.want(`Updated deployment configuration: Deployment acme/sales failed [7 New] Conflict {"spec.displayName":{"after":"New","before":"Sales"}}`)
 }
 
+// TestChangesAfterAConflict: another writer changes the object between two attempts. The event has the changes that were made, not
+// those of the first attempt.
+func TestChangesAfterAConflict(t *testing.T) {
+	gr := v1alpha1.GroupVersion.WithResource("deployments").GroupResource()
+	f := newFixture(t)
+	r, ctx := f.request()
+	replace := func() error {
+		Detail(ctx, "sales", "detail", "added")
+		d := &v1alpha1.Deployment{}
+		ok(t, f.api.Get(ctx, client.ObjectKey{Namespace: "acme", Name: "sales"}, d))
+		before := d.DeepCopy()
+		d.Spec.DisplayName, d.Spec.ReleaseChannel = "New", "latest"
+		return f.client.Patch(ctx, d, edit{client.MergeFrom(before), before})
+	}
+	f.next = func(func() error) error {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"displayName":"Other","releaseChannel":"stable"}}`))
+		ok(t, f.api.Patch(ctx, &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales"}}, patch))
+		return apierrors.NewConflict(gr, "sales", errors.New("changed"))
+	}
+	if err := replace(); !apierrors.IsConflict(err) {
+		t.Fatal(err)
+	}
+	ok(t, replace())
+	ok(t, r.settle(ctx))
+	f.want(`Updated deployment configuration: Deployment acme/sales succeeded [7 New]  ` +
+		`{"detail":"added","spec.displayName":{"after":"New","before":"Other"},"spec.releaseChannel":{"after":"latest","before":"stable"}}`)
+}
+
 func TestConflictsOfDeletionsAreRecordedAsOneEvent(t *testing.T) {
 	gr := v1alpha1.GroupVersion.WithResource("apikeys").GroupResource()
 	f := newFixture(t)

@@ -63,6 +63,8 @@ type Request struct {
 // openChange is a change whose outcome is not stored.
 type openChange struct {
 	attempt *audit.Attempt
+	// changes are those of the last retry, which reads the object again; nil before the first one.
+	changes json.RawMessage
 	// made reports whether the change was made.
 	made bool
 }
@@ -234,7 +236,7 @@ func (r *Request) event(e audit.Event, outcome audit.Outcome) audit.Event {
 	return e
 }
 
-// begin stores the event of a change as attempted. A retry reuses the event.
+// begin stores the event of a change as attempted. A retry reuses the event, whose outcome has the changes of the retry.
 func (r *Request) begin(ctx context.Context, t target, e audit.Event, changes map[string]any) (*audit.Attempt, error) {
 	if r.log == nil {
 		return nil, errNoLog
@@ -244,15 +246,20 @@ func (r *Request) begin(ctx context.Context, t target, e audit.Event, changes ma
 	maps.Copy(changes, r.details[t.name])
 	delete(r.details, t.name)
 	r.mu.Unlock()
+	var err error
+	if e.Changes, err = encode(changes); err != nil {
+		return nil, err
+	}
 	if attempt != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		retried := r.open[t]
+		retried.changes = e.Changes
+		r.open[t] = retried
 		return attempt, nil
 	}
 	if name, ok := ctx.Value(nameKey{}).(string); ok {
 		e.Name = name
-	}
-	var err error
-	if e.Changes, err = encode(changes); err != nil {
-		return nil, err
 	}
 	if attempt, err = r.log.Begin(ctx, r.event(e, audit.Attempted)); err != nil {
 		return nil, err
@@ -280,6 +287,7 @@ func encode(changes map[string]any) (json.RawMessage, error) {
 // end stores the outcome of a change in the background.
 func (r *Request) end(ctx context.Context, t target, attempt *audit.Attempt, outcome audit.Outcome, d audit.Details) {
 	r.mu.Lock()
+	d.Changes = r.open[t].changes
 	delete(r.open, t)
 	r.mu.Unlock()
 	r.ends.Go(func() {
@@ -333,8 +341,7 @@ func (r *Request) undo(ctx context.Context, t target, creation *audit.Attempt, w
 // settle waits until all outcomes are stored. Changes that ended with a conflict have failed.
 func (r *Request) settle(ctx context.Context) error {
 	r.mu.Lock()
-	open := r.open
-	r.open = nil
+	open := maps.Clone(r.open)
 	r.mu.Unlock()
 	for t, change := range open {
 		if change.made {
