@@ -33,7 +33,7 @@ func (g *storedGroups) useUserTokens(k8s cluster.Cluster, database *store.Databa
 	if err != nil {
 		return err
 	}
-	if _, err = users.AddEventHandler(leavers(g.userTokens.Left)); err != nil {
+	if _, err = users.AddEventHandler(leavers(func(u *v1alpha1.ScimUser) { g.userTokens.Left(client.ObjectKeyFromObject(u)) })); err != nil {
 		return err
 	}
 	integrations, err := informerOf(context.Background(), k8s.GetCache(), &v1alpha1.OAuthIntegration{})
@@ -53,11 +53,11 @@ func recordUserToken(ctx context.Context, tx *store.Tx, e audit.Event) error {
 }
 
 // leavers returns a handler of the events of ScimUsers that calls left for those that are deactivated or deleted.
-func leavers(left func(client.ObjectKey)) toolscache.ResourceEventHandler {
+func leavers(left func(*v1alpha1.ScimUser)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, current any) {
 			if u := scimUser(current); u != nil && !u.IsActive() {
-				left(client.ObjectKeyFromObject(u))
+				left(u)
 			}
 		},
 		DeleteFunc: func(last any) {
@@ -65,7 +65,7 @@ func leavers(left func(client.ObjectKey)) toolscache.ResourceEventHandler {
 				last = gone.Obj
 			}
 			if u := scimUser(last); u != nil {
-				left(client.ObjectKeyFromObject(u))
+				left(u)
 			}
 		},
 	}

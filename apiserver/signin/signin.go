@@ -20,6 +20,7 @@
 //	session.go        the cookie, the sessions page, signing out
 //	page.go           templates and headers of pages
 //	authenticator.go  access tokens as credentials of the REST API
+//	leavers.go        users who are deactivated or deleted
 package signin
 
 import (

@@ -275,6 +275,13 @@ func testEndAll(w *world) {
 	w.must(w.store.EndAll(w.Context(), demo, ada))
 	w.valid(false, tokens)
 	w.ended(secret)
+	_, secret = w.session(ada, "")
+	tokens = w.redeem(w.code())
+	w.must(w.store.EndUser(w.Context(), demo, "another"))
+	w.valid(true, tokens)
+	w.must(w.store.EndUser(w.Context(), demo, ada.UserUID))
+	w.valid(false, tokens)
+	w.ended(secret)
 	if _, err := w.store.Session(w.Context(), demo, others); err != nil {
 		w.Error(err)
 	}

@@ -181,17 +181,41 @@ func (s *Store) end(ctx context.Context, a store.Account, p Person, table, id st
 
 // EndAll ends all sessions and grants of a person, such as one who was deactivated.
 func (s *Store) EndAll(ctx context.Context, a store.Account, p Person) error {
+	return s.endWhere(ctx, a, "issuer = $2 AND subject = $3", p.Issuer, p.Subject)
+}
+
+// EndUser ends all sessions and grants of a SCIM user, such as one who was deactivated. Most of these users have none, for which it
+// only reads.
+func (s *Store) EndUser(ctx context.Context, a store.Account, userUID string) error {
+	some := false
+	err := s.DB.Read(ctx, func(q store.Querier) error {
+		const query = `SELECT EXISTS (SELECT 1 FROM oauth_session WHERE account_uid = $1 AND user_uid = $2)
+			OR EXISTS (SELECT 1 FROM oauth_grant WHERE account_uid = $1 AND user_uid = $2)`
+		return q.QueryRowContext(ctx, query, a.UID, userUID).Scan(&some)
+	})
+	if err != nil {
+		return fmt.Errorf("find the sessions and grants of a user: %w", err)
+	}
+	if !some {
+		return nil
+	}
+	return s.endWhere(ctx, a, "user_uid = $2", userUID)
+}
+
+// endWhere ends the sessions and grants for which a condition holds. $1 is the account.
+func (s *Store) endWhere(ctx context.Context, a store.Account, condition string, args ...any) error {
+	args = append([]any{a.UID}, args...)
 	err := s.DB.Tx(ctx, func(tx *store.Tx) error {
 		if err := tx.LockAccount(ctx, a); err != nil {
 			return err
 		}
-		const ofPerson = " WHERE account_uid = $1 AND issuer = $2 AND subject = $3"
+		where := " WHERE account_uid = $1 AND " + condition
 		for _, statement := range []string{
-			"DELETE FROM oauth_token WHERE account_uid = $1 AND grant_id IN (SELECT id FROM oauth_grant" + ofPerson + ")",
-			"DELETE FROM oauth_grant" + ofPerson,
-			"DELETE FROM oauth_session" + ofPerson,
+			"DELETE FROM oauth_token WHERE account_uid = $1 AND grant_id IN (SELECT id FROM oauth_grant" + where + ")",
+			"DELETE FROM oauth_grant" + where,
+			"DELETE FROM oauth_session" + where,
 		} {
-			if _, err := tx.ExecContext(ctx, statement, a.UID, p.Issuer, p.Subject); err != nil {
+			if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
 				return err
 			}
 		}
