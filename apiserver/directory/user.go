@@ -273,7 +273,7 @@ var accountRoles = &row[v1alpha1.ScimUserSpec]{
 func beforeUserUpdate(v *view, live, edited *v1alpha1.ScimUser) error {
 	// Access tokens are those of the user with their userName: a client that may rename users must not be able to give
 	// the permission Admin to the holder of another one. The field is removed and not set to false: it would be one that
-	// the SCIM client has written, and nobody could set it over REST again.
+	// the SCIM client has written, so that the REST API would reject changes of it.
 	if edited.Spec.IsAdmin() && claims.UserName.Name(edited.Spec.UserName) != claims.UserName.Name(live.Spec.UserName) {
 		edited.Spec.Admin = nil
 	}

@@ -143,6 +143,42 @@ func TestMissingStoreImageIsNamed(t *testing.T) {
 	}
 }
 
+// changes returns a function that changes the spec of a deployment after a time, reconciles it, and returns its status. The
+// deployment runs 1.2.3, and 1.2.4 is the newest version of its channel.
+func changes(t *testing.T) func(time.Duration, func(*v1alpha1.DeploymentSpec)) v1alpha1.DeploymentStatus {
+	t.Helper()
+	d := carrying("sales", "", "")
+	d.Spec.ReleaseChannel = "latest"
+	d.Status.History = []v1alpha1.VersionRun{run("1.2.3")}
+	c := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "latest"}}
+	c.Spec.ImageRepository = "registry/cube"
+	head := run("1.2.4")
+	c.Status.Versions = []v1alpha1.ChannelVersion{{Version: head.Version, Image: head.Image, Digest: head.Digest}}
+	api := newAPI(t, acme(), c, d)
+	k, clk := kube.NewClient(api, api, "quoin-test"), clocktesting.NewFakePassiveClock(time.Now())
+	r := New(k, events.NewFakeRecorder(100), clk, Options{IDs: ids.New(k), Fleet: NewFleet(api, 1), Remotes: NewRemotes(api, nil, clk)})
+	return func(pass time.Duration, change func(*v1alpha1.DeploymentSpec)) v1alpha1.DeploymentStatus {
+		t.Helper()
+		clk.SetTime(clk.Now().Add(pass))
+		got := &v1alpha1.Deployment{}
+		if err := api.Get(t.Context(), keyOf("sales"), got); err != nil {
+			t.Fatal(err)
+		}
+		change(&got.Spec)
+		got.Generation++
+		if err := api.Update(t.Context(), got); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf("sales")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := api.Get(t.Context(), keyOf("sales"), got); err != nil {
+			t.Fatal(err)
+		}
+		return got.Status
+	}
+}
+
 // TestPausedRolloutDoesNotFail: during a rollout, a deployment is suspended, or its spec has a mistake, for
 // longer than the deadline. The version has not failed.
 func TestPausedRolloutDoesNotFail(t *testing.T) {
@@ -164,37 +200,7 @@ func TestPausedRolloutDoesNotFail(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := carrying("sales", "", "")
-			d.Spec.ReleaseChannel = "latest"
-			d.Status.History = []v1alpha1.VersionRun{run("1.2.3")}
-			c := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "latest"}}
-			c.Spec.ImageRepository = "registry/cube"
-			head := run("1.2.4")
-			c.Status.Versions = []v1alpha1.ChannelVersion{{Version: head.Version, Image: head.Image, Digest: head.Digest}}
-			api := newAPI(t, acme(), c, d)
-			k, clk := kube.NewClient(api, api, "quoin-test"), clocktesting.NewFakePassiveClock(time.Now())
-			r := New(k, events.NewFakeRecorder(100), clk, Options{IDs: ids.New(k), Fleet: NewFleet(api, 1), Remotes: NewRemotes(api, nil, clk)})
-			// after changes the spec at a time, and returns the status after a reconciliation.
-			after := func(pass time.Duration, change func(*v1alpha1.DeploymentSpec)) v1alpha1.DeploymentStatus {
-				t.Helper()
-				clk.SetTime(clk.Now().Add(pass))
-				got := &v1alpha1.Deployment{}
-				if err := api.Get(t.Context(), keyOf("sales"), got); err != nil {
-					t.Fatal(err)
-				}
-				change(&got.Spec)
-				got.Generation++
-				if err := api.Update(t.Context(), got); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf("sales")}); err != nil {
-					t.Fatal(err)
-				}
-				if err := api.Get(t.Context(), keyOf("sales"), got); err != nil {
-					t.Fatal(err)
-				}
-				return got.Status
-			}
+			after := changes(t)
 			if started := after(0, func(*v1alpha1.DeploymentSpec) {}); started.Rollout == nil || started.Rollout.StartTime == nil {
 				t.Fatalf("the rollout has not started: %+v", started)
 			}

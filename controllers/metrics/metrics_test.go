@@ -104,7 +104,7 @@ func TestUsersHaveNoSeriesOfTheirOwn(t *testing.T) {
 	expect(t, o, notReadyMetric)
 }
 
-// TestRunsHaveNoSeriesOfTheirOwn: a sync that has failed is at its end; nobody can make it ready.
+// TestRunsHaveNoSeriesOfTheirOwn: a sync that has failed is at its end and does not become ready.
 func TestRunsHaveNoSeriesOfTheirOwn(t *testing.T) {
 	o := newObjects()
 	run := &v1alpha1.DbtSync{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "warehouse-1"}}

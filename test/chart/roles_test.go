@@ -146,7 +146,7 @@ func breaches(r role, rule rbacv1.PolicyRule) []string {
 // documentedAccess is a command that asks for the access of a component, with its answer.
 var documentedAccess = regexp.MustCompile(`(?m)^kubectl auth can-i (\w+) (\w+)/?(\S*) --as=system:serviceaccount:quoin-system:(\S+) (?:-n )?(\S+) +# (yes|no)$`)
 
-// TestDocumentedAccess: the page on security says what the roles of the components allow.
+// TestDocumentedAccess: the access in the page on security is that of the roles of the components.
 func TestDocumentedAccess(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "operations", "security.md"))
 	if err != nil {
