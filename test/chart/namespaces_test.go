@@ -159,7 +159,7 @@ func TestWatchNamespaces(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tenants.yaml")
 	writeFile(t, file, fmt.Sprintf(restrictedTenants, strings.Repeat("0", 64), hash.ID, hash.SHA256))
 	c.kubectl(t, "wait", "crd", "--all", "--for=condition=Established")
-	c.kubectl(t, "apply", "-f", file)
+	c.kubectl(t, "create", "-f", file)
 	controller, stopController := c.run(t, "controller", binary, "--health-probe-bind-address=0", "--metrics-bind-address=0", "--watch-namespaces=tenant-a")
 	c.wantOneServed(t)
 	roots, apiserver, stopAPIServer := c.runRestrictedServer(t, binary, "apiserver", "--database-url=")
