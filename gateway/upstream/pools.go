@@ -54,7 +54,13 @@ func (p *Pools) pool(key poolKey) *Pool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pool = p.pools[key]; pool == nil {
+	return p.ensure(key)
+}
+
+// ensure returns the pool of a key, which it creates if there is none. p.mu must be locked.
+func (p *Pools) ensure(key poolKey) *Pool {
+	pool := p.pools[key]
+	if pool == nil {
 		pool = newPool(p.limits, p.metrics)
 		p.pools[key] = pool
 	}
@@ -63,8 +69,12 @@ func (p *Pools) pool(key poolKey) *Pool {
 
 // Set replaces the endpoints of a Service by those of its slices.
 func (p *Pools) Set(service types.NamespacedName, slices []*discoveryv1.EndpointSlice) {
+	// Locked as a whole: Prune must not remove a pool before it has its endpoints, which would be lost until the slices
+	// change again.
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, port := range []string{engine.PortNameHTTP, engine.PortNameSQL} {
-		p.pool(poolKey{service, port}).set(Addresses(slices, port))
+		p.ensure(poolKey{service, port}).set(Addresses(slices, port))
 	}
 }
 
