@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -135,7 +137,9 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 	if o != nil {
 		return engine.Inputs{}, o
 	}
-	if ptr.Deref(d.Spec.Suspend, false) && d.Generation > env.Spec.DeploymentGeneration {
+	// Other environments follow their deployment also while it is suspended: the Branch controller writes its generation.
+	isProduction := env.Spec.Type == v1alpha1.EnvironmentProduction
+	if isProduction && ptr.Deref(d.Spec.Suspend, false) && d.Generation > env.Spec.DeploymentGeneration {
 		return engine.Inputs{}, r.hold(ctx, s, account, d)
 	}
 	files, o := r.models.files(ctx, s, d)
@@ -181,8 +185,25 @@ func (r *environmentReconciler) hold(ctx context.Context, s *scope, account *v1a
 		o := reconciler.Progressing(v1alpha1.ReasonSuspended, "The deployment was suspended before the workloads were created")
 		return &o
 	}
+	// The cache lists them in any order, which must not change the message.
+	slices.SortFunc(workloads, func(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) })
+	status, before := &s.Object.Status, s.Object.Status
 	o, _ := observe(s.Object, workloads)
+	if o.IsDone() && !isApplied(s.Object, workloads) {
+		status.Version, status.Image, status.ModelCommit = before.Version, before.Image, before.ModelCommit
+		o = reconciler.Progressing(v1alpha1.ReasonSuspended, fmt.Sprintf(
+			"The deployment was suspended before version %s, or its commit of the data model, was rolled out", s.Object.Spec.Version))
+	}
 	return &o
+}
+
+// isApplied reports whether the API pods are those of the version and commit of an environment: neither is applied while
+// the environment waits for a user.
+func isApplied(env *v1alpha1.Environment, workloads []client.Object) bool {
+	return slices.ContainsFunc(workloads, func(w client.Object) bool {
+		d, ok := w.(*appsv1.Deployment)
+		return ok && d.Name == engine.APIName(env.Name) && engine.Runs(&d.Spec.Template.Spec, env)
+	})
 }
 
 // tokenFiles returns the files with OpenID Connect tokens of a deployment.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -8,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
 // Termination of an API pod: it is removed from the endpoints at once, and serves requests for
@@ -153,4 +156,14 @@ func (in Inputs) serverEnv(component string, dedicated bool) []corev1.EnvVar {
 		value("CUBEJS_CUBESTORE_HOST", StoreRouterName(in.Environment)),
 		value("CUBEJS_CUBESTORE_PORT", strconv.Itoa(portStoreHTTP)),
 	)
+}
+
+// Runs reports whether an API pod has the image and the commit of an environment.
+func Runs(pod *corev1.PodSpec, e *v1alpha1.Environment) bool {
+	hasImage := slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool {
+		return c.Name == ContainerServer && c.Image == e.Spec.Image
+	})
+	return hasImage && (e.Spec.ModelCommit == "" || slices.ContainsFunc(pod.InitContainers, func(c corev1.Container) bool {
+		return c.Name == ContainerModelFetch && slices.Contains(c.Args, commitFlag+e.Spec.ModelCommit)
+	}))
 }

@@ -233,9 +233,12 @@ func (m *gitModel) addTo(pod *corev1.PodTemplateSpec, o Options) {
 	})
 }
 
+// commitFlag is the argument of quoin model-fetch with the commit.
+const commitFlag = "--commit="
+
 // args returns the arguments of quoin model-fetch.
 func (m *gitModel) args(allowInsecure bool) []string {
-	args := []string{"model-fetch", "--url=" + m.URL, "--commit=" + m.Commit}
+	args := []string{"model-fetch", "--url=" + m.URL, commitFlag + m.Commit}
 	if m.Ref != "" {
 		args = append(args, "--ref="+m.Ref)
 	}
