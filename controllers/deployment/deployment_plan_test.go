@@ -367,6 +367,24 @@ func TestSizeChangesOutsideOfTheMaintenanceWindow(t *testing.T) {
 	}
 }
 
+// TestPausedRolloutContinuesOutsideOfTheMaintenanceWindow: a deployment is resumed after the window has closed.
+// Production is not returned to the previous version until the next one.
+func TestPausedRolloutContinuesOutsideOfTheMaintenanceWindow(t *testing.T) {
+	w := newWorld()
+	w.target, w.window = "1.2.3", true
+	for range 3 {
+		w.plan()
+		w.environment()
+	}
+	w.target = "1.2.4"
+	w.deployment.Status.Rollout = &v1alpha1.RolloutStatus{To: run("1.2.4")}
+	w.production.Spec.Version, w.production.Spec.Image = "1.2.4", run("1.2.4").Pinned()
+	w.deployment.Generation++
+	if p := makePlan(w.observe()); p.run.Version != "1.2.4" || p.status.Rollout == nil || p.status.Rollout.StartTime == nil {
+		t.Errorf("production runs %s, rollout %+v", p.run.Version, p.status.Rollout)
+	}
+}
+
 func TestMissingStoreImage(t *testing.T) {
 	offered := []version.Channel{
 		{Name: "edge", Releases: []version.Release{{Image: run("1.2.3").Image, StoreImage: "edge"}}},

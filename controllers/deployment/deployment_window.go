@@ -29,7 +29,8 @@ func (o *planner) waitForWindow() *pendingVersion {
 		return nil
 	}
 	meanwhile := *o.previous()
-	if r := o.status.Rollout; r != nil && r.StartTime != nil {
+	// A rollout that was paused has no start time, but production has its version.
+	if r := o.status.Rollout; r != nil && (r.StartTime != nil || o.isSet(r.To) && !o.blocked()) {
 		meanwhile = r.To
 	}
 	run := forSize(o.deployment, meanwhile)
