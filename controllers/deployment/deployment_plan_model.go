@@ -71,10 +71,17 @@ func (o *planner) rejectionReason() *metav1.Condition {
 		return nil
 	case c.Reason == v1alpha1.ReasonModelBroken:
 		return c
-	case c.Reason == v1alpha1.ReasonDeadlineExceeded && proven:
+	case c.Reason == v1alpha1.ReasonDeadlineExceeded && proven && !o.served():
 		return c // a version that is a candidate itself has its own deadline
 	}
 	return nil
+}
+
+// served reports whether all API pods of production are up to date and ready. Then a deadline was exceeded by other pods,
+// such as those of the store, and the commit is not at fault.
+func (o *planner) served() bool {
+	status := &o.production.Status
+	return status.Replicas > 0 && status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas
 }
 
 // chooseCommit returns the commit that production serves with a version.

@@ -385,6 +385,29 @@ func TestPausedRolloutContinuesOutsideOfTheMaintenanceWindow(t *testing.T) {
 	}
 }
 
+// TestStoreDoesNotRejectACommit: while the store is unavailable for longer than the deadline, a new commit is served by
+// all API pods. It is not rejected, because it would remain so when the store is available again.
+func TestStoreDoesNotRejectACommit(t *testing.T) {
+	w := newWorld()
+	w.target, w.commit = "1.2.3", "c1"
+	for range 3 {
+		w.plan()
+		w.environment()
+	}
+	w.commit = "c2"
+	w.plan()
+	env := w.production
+	env.Status.Replicas, env.Status.UpdatedReplicas, env.Status.ReadyReplicas = 2, 2, 2
+	reconciler.Summarise(env, reconciler.Stalled(v1alpha1.ReasonDeadlineExceeded, "store-router: 0 of 1 pods are up to date and ready"))
+	if p := makePlan(w.observe()); p.status.FailedModel != nil || p.commit != "c2" {
+		t.Errorf("commit %s, rejected %+v", p.commit, p.status.FailedModel)
+	}
+	env.Status.ReadyReplicas = 1
+	if p := makePlan(w.observe()); p.status.FailedModel == nil || p.commit != "c1" {
+		t.Errorf("commit %s, want that before the one that exceeds the deadline", p.commit)
+	}
+}
+
 func TestMissingStoreImage(t *testing.T) {
 	offered := []version.Channel{
 		{Name: "edge", Releases: []version.Release{{Image: run("1.2.3").Image, StoreImage: "edge"}}},

@@ -104,7 +104,8 @@ func (r *environmentReconciler) report(ctx context.Context, s *scope, in engine.
 	env, now := s.Object, s.Clock.Now()
 	delay := r.states.reportDelay(env, started, now)
 	deadline := time.Duration(in.ProgressDeadlineSeconds) * time.Second
-	if r.states.storeOverdue(env, incompleteStore(workloads), deadline, now) && outcome.IsProgressing() {
+	isOverdue := r.states.storeOverdue(env, incompleteStore(workloads), deadline, now)
+	if isOverdue && outcome.IsProgressing() && outcome.Reason() != v1alpha1.ReasonWarmingUp { // compilation has its own limit
 		outcome = outcome.Stalled(v1alpha1.ReasonDeadlineExceeded)
 	}
 	if delay > 0 {

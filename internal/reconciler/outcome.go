@@ -169,6 +169,9 @@ func (o Outcome) IsStalled() bool { return o.state == stateStalled }
 // IsProgressing reports whether work is in progress.
 func (o Outcome) IsProgressing() bool { return o.state == stateProgressing }
 
+// Reason returns the reason of the conditions.
+func (o Outcome) Reason() string { return o.reason }
+
 // Err returns the error of Failed.
 func (o Outcome) Err() error { return o.err }
 
