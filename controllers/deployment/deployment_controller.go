@@ -267,7 +267,12 @@ func isHandled(d *v1alpha1.Deployment) bool {
 // onlyWaits reports whether a plan only waits to start a rollout: it changes nothing in production, and nothing else
 // in the status, such as a request that has been handled. A new commit of the data model needs no slot.
 func onlyWaits(initial *v1alpha1.Deployment, o observation, p plan) bool {
-	return o.production != nil && o.production.Spec.ModelCommit == p.commit && differOnlyInRollout(&initial.Status, &p.status)
+	if o.production == nil {
+		return false
+	}
+	spec := &o.production.Spec
+	return spec.Image == p.run.Pinned() && spec.StoreImage == p.run.StoreImage && spec.ModelCommit == p.commit &&
+		spec.DeploymentGeneration == o.deployment.Generation && differOnlyInRollout(&initial.Status, &p.status)
 }
 
 // occupySlot counts the rollout in progress, and the failures, for the limits of the fleet.
