@@ -108,15 +108,15 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 		s.Object.Status.Rollout = started
 	}
 	if o := r.identify(ctx, s, account); o != nil {
-		return pause(s.Object, *o)
+		return r.blocked(ctx, s.Object, *o)
 	}
 	model, o := r.model(ctx, s)
 	if o != nil {
-		return pause(s.Object, *o)
+		return r.blocked(ctx, s.Object, *o)
 	}
 	chosen, o := r.resolve(ctx, s, account)
 	if o != nil {
-		return pause(s.Object, *o)
+		return r.blocked(ctx, s.Object, *o)
 	}
 	return r.version(ctx, s, observation{
 		deployment: s.Object, choice: chosen, commit: model.commit, production: production,
@@ -132,6 +132,14 @@ func pause(d *v1alpha1.Deployment, o reconciler.Outcome) reconciler.Outcome {
 		rollout.StartTime = nil
 	}
 	return o
+}
+
+// blocked pauses a rollout whose deployment waits for a change by a user: it keeps its slot, and does not try its version.
+func (r *deploymentReconciler) blocked(ctx context.Context, d *v1alpha1.Deployment, o reconciler.Outcome) reconciler.Outcome {
+	if d.Status.Rollout != nil && o.IsStalled() {
+		r.Fleet.Suspend(ctx, client.ObjectKeyFromObject(d))
+	}
+	return pause(d, o)
 }
 
 // identify claims the deployment's display name and allocates its IDs.
