@@ -250,7 +250,7 @@ type ScimUserSpec struct {
 	// +optional
 	DeprovisionTime *metav1.Time `json:"deprovisionTime,omitempty"`
 	// admin is whether access tokens of the user have the permission Admin; false when absent. It is written over
-	// REST and with kubectl, and is no attribute of SCIM. A SCIM client that changes userName sets it to false.
+	// REST and with kubectl, and is no attribute of SCIM. A SCIM client that changes userName removes it.
 	// +optional
 	Admin *bool `json:"admin,omitempty"`
 	// accountRoles of the user: names of AccountRole objects and of built-in roles. They are no attribute of SCIM;
