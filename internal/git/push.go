@@ -85,7 +85,7 @@ func (c *Client) Push(ctx context.Context, o PushOptions) error {
 	if err := p.readReport(ctx, response); err != nil || len(o.Updates) == 0 {
 		return err
 	}
-	return c.Push(ctx, o)
+	return p.afterMoves(c.Push(ctx, o))
 }
 
 // push is a Push in progress.
@@ -145,6 +145,19 @@ func (p *push) postponeDeletions() (deletions []Update) {
 	}
 	p.Updates = others
 	return deletions
+}
+
+// afterMoves returns the error of the deletions that were postponed: the other branches have moved, so it does not mean that
+// nothing has.
+func (p *push) afterMoves(err error) error {
+	var failed *Error
+	if errors.Is(err, ErrRefused) || errors.Is(err, ErrUnauthorized) || !errors.As(err, &failed) {
+		return err
+	}
+	return &Error{
+		Subject: "repository " + p.remote.display, Reason: "branches have moved, and others could not be deleted: " + failed.Reason,
+		kind: ErrUnreachable, cause: ErrUnknownOutcome,
+	}
 }
 
 // commitText returns the name of a commit; empty for the zero hash.
