@@ -387,7 +387,7 @@ func (g *storedGroups) use(k8s cluster.Cluster, c Config, background *serving.Ba
 	g.model.DeployTokens = &deploytoken.Tokens{DB: database, Record: model.Record}
 	g.signIn = &oauth.Store{DB: database, Record: signin.RecordTx}
 	g.agents.Usage = &usage.Usage{DB: database}
-	if err := errors.Join(g.endSessions(k8s, database, c), g.useUserTokens(k8s, database, c), g.useContent(k8s, database, c), g.useChat(database, c), g.useEvaluations(k8s, database, c)); err != nil {
+	if err := errors.Join(g.useUserTokens(k8s, database, c), g.observeLeavers(k8s, database, c), g.useContent(k8s, database, c), g.useChat(database, c), g.useEvaluations(k8s, database, c)); err != nil {
 		return nil, err
 	}
 	background.Run("content store", database.Run) // when all jobs are registered

@@ -3,10 +3,8 @@ package apiserver
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -29,13 +27,6 @@ func (g *storedGroups) useUserTokens(k8s cluster.Cluster, database *store.Databa
 	})
 	g.tenant.UserTokens, g.deployments.Credentials = g.userTokens, g.userTokens.Credentials
 	database.WhileOpen(func(ctx context.Context, _ *store.Store) error { return g.userTokens.Run(ctx) })
-	users, err := informerOf(context.Background(), k8s.GetCache(), &v1alpha1.ScimUser{})
-	if err != nil {
-		return err
-	}
-	if _, err = users.AddEventHandler(leavers(func(u *v1alpha1.ScimUser) { g.userTokens.Left(client.ObjectKeyFromObject(u)) })); err != nil {
-		return err
-	}
 	integrations, err := informerOf(context.Background(), k8s.GetCache(), &v1alpha1.OAuthIntegration{})
 	if err != nil {
 		return err
@@ -50,33 +41,4 @@ func recordUserToken(ctx context.Context, tx *store.Tx, e audit.Event) error {
 		return signin.RecordTx(ctx, tx, e)
 	}
 	return recording.RecordTx(ctx, tx, e)
-}
-
-// leavers returns a handler of the events of ScimUsers that calls left for those that are deactivated or deleted.
-func leavers(left func(*v1alpha1.ScimUser)) toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, current any) {
-			if u := scimUser(current); u != nil && !u.IsActive() {
-				left(u)
-			}
-		},
-		DeleteFunc: func(last any) {
-			if gone, ok := last.(toolscache.DeletedFinalStateUnknown); ok {
-				last = gone.Obj
-			}
-			if u := scimUser(last); u != nil {
-				left(u)
-			}
-		},
-	}
-}
-
-// scimUser returns a user of the cache, which keeps users in compact form; nil for another object.
-func scimUser(o any) *v1alpha1.ScimUser {
-	cached, ok := o.(runtime.Object)
-	if !ok {
-		return nil
-	}
-	u, _ := cached.DeepCopyObject().(*v1alpha1.ScimUser)
-	return u
 }
