@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/channels"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
@@ -87,7 +87,7 @@ func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Depl
 			Labels: map[string]string{
 				v1alpha1.LabelID:         b.Annotations[v1alpha1.AnnotationEnvironmentID],
 				v1alpha1.LabelDeployment: d.Name,
-				v1alpha1.LabelBranch:     labelValue(b.Name),
+				v1alpha1.LabelBranch:     engine.Shorten(b.Name, content.LabelValueMaxLength), // spec.branchRef has the whole name
 			},
 		},
 		Spec: v1alpha1.EnvironmentSpec{
@@ -170,17 +170,6 @@ func (r *branchReconciler) deleteEnvironment(ctx context.Context, s *scope, kind
 		b.Status.Environment = ""
 	}
 	return nil
-}
-
-// labelValue returns the name of an object as the value of a label. A name that is too long for one is
-// shortened, with a hash to keep it unique: spec.branchRef has the whole name.
-func labelValue(name string) string {
-	if len(name) <= content.LabelValueMaxLength {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	hash := hex.EncodeToString(sum[:4])
-	return strings.TrimRight(name[:content.LabelValueMaxLength-len(hash)-1], "-.") + "-" + hash
 }
 
 // StagingName returns the name of a branch's staging Environment.

@@ -64,16 +64,20 @@ func CredentialsName(environment string) string { return environment + "-credent
 // GatewayCredentialsName returns the name of the Secret that only the gateway uses.
 func GatewayCredentialsName(environment string) string { return environment + "-gateway" }
 
-// workloadName appends a suffix. It shortens names that would be too long, with a hash to keep them
-// unique.
+// workloadName appends a suffix, and shortens names that would be too long.
 func workloadName(environment, suffix string) string {
-	if len(environment)+len(suffix) <= maxWorkloadName {
-		return environment + suffix
+	return Shorten(environment, maxWorkloadName-len(suffix)) + suffix
+}
+
+// Shorten returns the name of an object with at most a number of characters: a longer one is cut, with a hash to
+// keep it unique.
+func Shorten(name string, most int) string {
+	if len(name) <= most {
+		return name
 	}
-	sum := sha256.Sum256([]byte(environment))
+	sum := sha256.Sum256([]byte(name))
 	hash := hex.EncodeToString(sum[:4])
-	prefix := environment[:maxWorkloadName-len(suffix)-len(hash)-1]
-	return strings.TrimRight(prefix, "-.") + "-" + hash + suffix
+	return strings.TrimRight(name[:most-len(hash)-1], "-.") + "-" + hash
 }
 
 // Selector returns the label selector of an environment's API pods, in the string form of status
