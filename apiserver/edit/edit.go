@@ -90,11 +90,8 @@ func write[T client.Object](ctx context.Context, c *kube.Client, live T, edit fu
 	if err := edit(live, edited); err != nil {
 		return live, false, err
 	}
-	changed, err := fieldowner.Changed(live, edited)
+	changed, err := fieldowner.CheckChange(live, edited)
 	if err != nil || len(changed) == 0 {
-		return live, false, err
-	}
-	if err := fieldowner.Check(live, changed); err != nil {
 		return live, false, err
 	}
 	patch := mergePatch{Patch: client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), before: live}

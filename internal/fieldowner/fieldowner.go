@@ -116,6 +116,16 @@ func Check(o client.Object, changed []fieldpath.Path) error {
 	return check(o, changed, IsAuthoritative)
 }
 
+// CheckChange returns the fields in which an edited object differs from the live one, as Changed does, and an *OwnedError if an
+// authoritative manager owns one of them.
+func CheckChange(live, edited client.Object) ([]fieldpath.Path, error) {
+	changed, err := Changed(live, edited)
+	if err != nil {
+		return nil, err
+	}
+	return changed, Check(live, changed)
+}
+
 // CheckManager returns an *OwnedError if a manager owns a changed field of an object.
 func CheckManager(o client.Object, changed []fieldpath.Path, manager string) error {
 	return check(o, changed, func(entry metav1.ManagedFieldsEntry) bool {

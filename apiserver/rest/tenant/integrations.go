@@ -292,30 +292,12 @@ func (a *api) clientSecret(ctx context.Context, i *v1alpha1.OAuthIntegration) (*
 	return held, nil
 }
 
-// checkSecret returns an error if a request that changes an integration from before to after may not change the client's secret
-// too, so that it changes nothing. The owner of a changed field has precedence over the Secret.
-func (a *api) checkSecret(ctx context.Context, before, after *v1alpha1.OAuthIntegration) error {
-	changed, err := fieldowner.Changed(before, after)
-	if err != nil {
-		return err
-	}
-	if err := fieldowner.Check(before, changed); err != nil {
-		return err
-	}
-	_, err = a.clientSecret(ctx, after)
-	return err
-}
-
-// setClientSecret changes the client's secret of an integration that was created over REST.
-func (a *api) setClientSecret(ctx context.Context, i *v1alpha1.OAuthIntegration, value string) error {
-	ref := i.Spec.ClientSecretRef
-	held, err := a.clientSecret(ctx, i)
-	switch {
-	case err != nil:
-		return err
-	case held == nil:
+// setClientSecret changes the client's secret of an integration; held is what clientSecret has returned.
+func (a *api) setClientSecret(ctx context.Context, i *v1alpha1.OAuthIntegration, held *corev1.Secret, value string) error {
+	if held == nil {
 		return a.createClientSecret(ctx, i, value)
 	}
+	ref := i.Spec.ClientSecretRef
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": held.UID}, "data": map[string][]byte{ref.Key: []byte(value)}})
 	if err != nil {
 		return err
@@ -341,6 +323,7 @@ func (a *api) updateIntegration(ctx context.Context, in *UpdateIntegrationInput)
 		return &IntegrationOutput{shownIntegration(ctx, found)}, nil
 	}
 	value := ptr.Deref(in.Body.ClientSecret.Value, "")
+	var held *corev1.Secret
 	changed, err := edit.Change(ctx, a.Kube, found, func(edited *v1alpha1.OAuthIntegration) error {
 		live := edited.DeepCopy()
 		if err := in.Body.apply(&edited.Spec); err != nil {
@@ -349,13 +332,19 @@ func (a *api) updateIntegration(ctx context.Context, in *UpdateIntegrationInput)
 		if err := checkIntegration(ctx, edited); err != nil || value == "" {
 			return err
 		}
-		return a.checkSecret(ctx, live, edited)
+		// The request changes nothing if the Secret is not to be changed; the owner of a changed field has precedence.
+		if _, err := fieldowner.CheckChange(live, edited); err != nil {
+			return err
+		}
+		var err error
+		held, err = a.clientSecret(ctx, edited)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if value != "" {
-		if err := a.setClientSecret(ctx, changed, value); err != nil {
+		if err := a.setClientSecret(ctx, changed, held, value); err != nil {
 			return nil, err
 		}
 	}
