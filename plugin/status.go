@@ -24,10 +24,7 @@ import (
 	"github.com/quoin-dev/quoin/plugin/view"
 )
 
-// Labels of Quoin's own Deployments.
-const labelComponent = "app.kubernetes.io/component"
-
-// components are the values of labelComponent.
+// components are the values of check.LabelComponent.
 var components = []string{"controller", "apiserver", "gateway"}
 
 // controllerLease is the name of the Lease of the leader.
@@ -162,7 +159,7 @@ func (s *session) kubernetesVersion(ctx context.Context) (string, error) {
 
 // quoinProcesses selects Quoin's own Deployments.
 func quoinProcesses(namespace string) *client.ListOptions {
-	requirement, _ := labels.NewRequirement(labelComponent, selection.In, components)
+	requirement, _ := labels.NewRequirement(check.LabelComponent, selection.In, components)
 	return &client.ListOptions{Namespace: namespace, LabelSelector: labels.NewSelector().Add(*requirement)}
 }
 
@@ -177,7 +174,7 @@ func (s *session) readProcesses(ctx context.Context, c client.Reader, all *overv
 		if d.Spec.Replicas != nil {
 			wanted = *d.Spec.Replicas
 		}
-		all.Processes = append(all.Processes, process{d.Labels[labelComponent], fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, wanted), check.ImageVersion(d), d.Name})
+		all.Processes = append(all.Processes, process{d.Labels[check.LabelComponent], fmt.Sprintf("%d/%d", d.Status.ReadyReplicas, wanted), check.ImageVersion(d), d.Name})
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func Processes(deployments []appsv1.Deployment, namespace, pluginVersion string)
 		r.Message = fmt.Sprintf("%d of %d pods ready, version %s", d.Status.ReadyReplicas, wanted, version)
 		switch {
 		case d.Status.ReadyReplicas < wanted:
-			r.Status, r.Next = Failed, fmt.Sprintf("kubectl describe pods -n %s -l app.kubernetes.io/component=%s", namespace, d.Labels["app.kubernetes.io/component"])
+			r.Status, r.Next = Failed, fmt.Sprintf("kubectl describe pods -n %s -l %s=%s", namespace, LabelComponent, d.Labels[LabelComponent])
 		case !strings.HasPrefix(pluginVersion, "dev") && strings.TrimPrefix(version, "v") != strings.TrimPrefix(pluginVersion, "v"):
 			r.Status, r.Message = Warning, r.Message+", and this plugin is "+pluginVersion
 		}
@@ -189,6 +189,9 @@ func Objects(kind string, objects []v1alpha1.Object) Result {
 // renewed earlier.
 const expirySoon = 14 * 24 * time.Hour
 
+// LabelComponent is the label of Quoin's Deployments and pods with their component.
+const LabelComponent = "app.kubernetes.io/component"
+
 // certificateFlag is the argument of a process with the file of its certificate.
 const certificateFlag = "--tls-cert-file="
 
@@ -199,7 +202,7 @@ func CertificateSecret(deployments []appsv1.Deployment, component, generated str
 	if len(deployments) == 0 {
 		return generated
 	}
-	i := slices.IndexFunc(deployments, func(d appsv1.Deployment) bool { return d.Labels["app.kubernetes.io/component"] == component })
+	i := slices.IndexFunc(deployments, func(d appsv1.Deployment) bool { return d.Labels[LabelComponent] == component })
 	if i < 0 {
 		return ""
 	}
