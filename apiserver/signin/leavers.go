@@ -69,7 +69,8 @@ func (l *Leavers) Run(ctx context.Context) error {
 	}
 }
 
-// End ends the sessions and grants of the users who have left since the last call, and of those for whom that has failed.
+// End ends the sessions and grants of the users who were passed to Left since the last call. It is repeated with the next call
+// for those for whom it fails.
 func (l *Leavers) End(ctx context.Context) error {
 	l.mu.Lock()
 	left := l.left

@@ -211,7 +211,7 @@ func TestTenantsAreIsolated(t *testing.T) {
 	globexAdmin.call(t, "DELETE", "/api/v1/api-keys/"+key, nil).is(200)
 }
 
-// A key of a person whom the account does not know as a user would outlive the deactivation of the person.
+// A person without a ScimUser cannot create API keys: the keys would remain valid after the person is deactivated.
 func TestPeopleWithoutAUserCreateNoKeys(t *testing.T) {
 	stranger := acme.as(idp.token(t, jwt.MapClaims{"sub": "stranger", "email": "stranger@acme.example.com"}, "platform"))
 	stranger.call(t, "GET", "/api/v1/api-keys", nil).is(200)

@@ -108,7 +108,8 @@ func (g *Sharing) set(ctx context.Context, s content.Scope, by Caller, o Object,
 			return err
 		}
 		if to.User != nil && level != None {
-			// Also if the level stays: the grant may be to a deleted user of the name, with whom it is removed.
+			// Even if the level does not change: the existing grant may be that of a deleted user of the same name, and is then
+			// removed with the content of that user.
 			if err := g.use(ctx, tx, s, *to.User); err != nil {
 				return err
 			}
