@@ -272,6 +272,25 @@ func TestAPIKeysAreLimitedToTheirDeploymentsAndPermissions(t *testing.T) {
 	})
 }
 
+// A key whose deployments are deleted authorizes for none, and is not shown as one that authorizes for all.
+func TestAPIKeyOfADeletedDeploymentIsShownWithNone(t *testing.T) {
+	admin, d := acme.as(acme.admin), create(t, acme, "Deleted before its key")
+	id, token := createAPIKey(t, map[string]any{"name": "Orphan", "deploymentIds": []string{d}})
+	t.Cleanup(func() { admin.call(t, "DELETE", "/api/v1/api-keys/"+id, nil).is(200) })
+	admin.call(t, "DELETE", "/api/v1/deployments/"+d, nil).is(200)
+	awaitUnlisted(t, acme, d)
+	shown := []any{admin.call(t, "GET", "/api/v1/api-keys/"+id, nil).is(200).at("deploymentIds")}
+	for _, key := range admin.call(t, "GET", "/api/v1/api-keys", nil).is(200).list("items") {
+		if key["id"] == id {
+			shown = append(shown, key["deploymentIds"])
+		}
+	}
+	if fmt.Sprint(shown) != "[[] []]" {
+		t.Errorf("the deployments of the key are %v", shown)
+	}
+	acme.as(token).call(t, "GET", "/api/v1/deployments/"+acme.id, nil).rejected(403, acme.id)
+}
+
 func TestTokenOfAnAPIKeyIsShownOnce(t *testing.T) {
 	admin := acme.as(acme.admin)
 	id, token := createAPIKey(t, map[string]any{"name": "Shown once"})

@@ -42,7 +42,7 @@ type APIKey struct {
 	ExpiresAt     *time.Time `json:"expiresAt,omitempty" nullable:"true"`
 	LastUsedAt    *time.Time `json:"lastUsedAt,omitempty" nullable:"true" doc:"To the hour."`
 	Permissions   []string   `json:"permissions"`
-	DeploymentIDs []string   `json:"deploymentIds,omitempty" doc:"Ids of the deployments to which the key is limited; all when absent."`
+	DeploymentIDs []string   `json:"deploymentIds,omitzero" doc:"Ids of the existing deployments to which the key is limited; all when absent, none when empty."`
 	Revoked       bool       `json:"revoked"`
 }
 
