@@ -109,6 +109,9 @@ func TestRequestsAreDescribed(t *testing.T) {
 		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchName":"two words"}`, false},
 		{"put", model + "/branches/staging-environment", `{"enabled":true}`, false},
 		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchName":"next","branchId":1}`, false},
+		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchName":"next","branchId":null}`, true},
+		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchName":null,"branchId":1}`, true},
+		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchName":null}`, false},
 	} {
 		schema, err := s.compiler.Compile("https://spec.test/#/paths/" + url.PathEscape(strings.ReplaceAll(c.path, "/", "~1")) + "/" + c.method + "/requestBody/content/application~1json/schema")
 		if err != nil {

@@ -180,14 +180,18 @@ func (a *api) setStaging(ctx context.Context, in *SetStagingInput) (*BranchOutpu
 	return out, nil
 }
 
-// describeBranchChoice documents that a branch is named or numbered, not both. The handler checks it
-// with a clearer message than the schema could.
+// describeBranchChoice documents that a branch is named or numbered, not both: null is as absent. The handler
+// checks it with a clearer message than the schema could.
 func describeBranchChoice(doc *huma.OpenAPI, op *huma.Operation) {
 	body := op.RequestBody.Content["application/json"].Schema
 	if body.Ref != "" {
 		body = doc.Components.Schemas.SchemaFromRef(body.Ref)
 	}
-	body.Extensions = map[string]any{"oneOf": []map[string]any{{"required": []string{"branchName"}}, {"required": []string{"branchId"}}}}
+	only := func(given, other, kind string) map[string]any {
+		types := map[string]any{given: map[string]any{"type": kind}, other: map[string]any{"type": "null"}}
+		return map[string]any{"required": []string{given}, "properties": types}
+	}
+	body.Extensions = map[string]any{"oneOf": []map[string]any{only("branchName", "branchId", huma.TypeString), only("branchId", "branchName", huma.TypeInteger)}}
 }
 
 func findBranch[V any](all []*v1alpha1.Branch, is func(*v1alpha1.Branch) bool, field string, given V) (*v1alpha1.Branch, error) {
