@@ -216,6 +216,12 @@ func TestVariablesOfAnUpload(t *testing.T) {
 	if got := shown(); got != "CUBEJS_DB_HOST=db " {
 		t.Error(got)
 	}
+	set("?replaceEnv=true", `{"CUBEJS_DB_PASS":"secret","CUBEJS_DB_HOST":"db"}`).is(200)
+	before := object(t, acme, id).Generation
+	set("?replaceEnv=true", `{"CUBEJS_DB_HOST":"db","CUBEJS_DB_PASS":"secret"}`).is(200)
+	if generation := object(t, acme, id).Generation; generation != before {
+		t.Error("the same variables again have changed the spec: all pods would be replaced")
+	}
 	for _, invalid := range []string{"", "x", "[]", `{"A":1}`, `{"1":"x"}`, `{"A":"` + strings.Repeat("x", 40000) + `"}`} {
 		got := set("?replaceEnv=true", invalid)
 		got.rejected(400)

@@ -69,6 +69,34 @@ func TestSecretVariablesAreStoredInASecretAndMasked(t *testing.T) {
 			t.Errorf("the Secret has %v", got)
 		}
 	})
+	t.Run("the same values again change nothing, and beside a new one keep their keys", func(t *testing.T) {
+		before := object(t, acme, v.id)
+		v.set(t, "Api_Key", "k-1", "CUBEJS_DB_PASS", "hunter3", "CUBEJS_DB_TYPE", "mysql").is(200).want("items.0.value", "[ENCRYPTED]")
+		if generation := object(t, acme, v.id).Generation; generation != before.Generation {
+			t.Error("the spec has changed: all pods would be replaced")
+		}
+		v.set(t, "CUBEJS_DB_PASS", "hunter3", "Api_Key", "k-2").is(200)
+		after := object(t, acme, v.id)
+		if got := v.secrets(t); got["CUBEJS_DB_PASS"] != "hunter3" || got["Api_Key"] != "k-2" || len(got) != 2 {
+			t.Errorf("the Secret has %v", got)
+		}
+		if x, y := keyOf(before, "CUBEJS_DB_PASS"), keyOf(after, "CUBEJS_DB_PASS"); x != y {
+			t.Errorf("the key of an unchanged value was %s and is %s", x, y)
+		}
+		if x, y := keyOf(before, "Api_Key"), keyOf(after, "Api_Key"); x == y {
+			t.Errorf("a new value has the key %s of the previous one", y)
+		}
+	})
+}
+
+// keyOf returns the key of a secret variable in the deployment's Secret.
+func keyOf(d *v1alpha1.Deployment, name string) string {
+	for _, e := range d.Spec.Env {
+		if e.Name == name && e.ValueFrom != nil {
+			return e.ValueFrom.SecretKeyRef.Key
+		}
+	}
+	return ""
 }
 
 // A password in a value is a secret, whatever the name of the variable: over REST it is stored in the Secret, and one that was

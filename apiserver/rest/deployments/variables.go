@@ -98,7 +98,7 @@ func (a *api) setVariables(ctx context.Context, in *SetVariablesInput) (*rest.Li
 }
 
 // changeVariables sets variables of the deployment of a request; with removeOthers, it removes all others.
-// It stores the values of secrets in a Secret. Each value gets a new key there, so that one change of the
+// It stores the values of secrets in a Secret. Each new value gets a new key there, so that one change of the
 // Deployment switches to all new values at once and rolls out the pods.
 func (a *api) changeVariables(ctx context.Context, variables []Variable, removeOthers bool) (*v1alpha1.Deployment, error) {
 	if err := checkVariables(variables); err != nil {
@@ -106,7 +106,11 @@ func (a *api) changeVariables(ctx context.Context, variables []Variable, removeO
 	}
 	d := rest.ScopeFrom(ctx).Deployment
 	holder := d.Name + "-variables"
-	entries, secrets, err := a.entriesOf(variables, holder)
+	same, err := a.sameSecrets(ctx, d, holder, variables)
+	if err != nil {
+		return nil, err
+	}
+	entries, secrets, err := a.entriesOf(variables, holder, same)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +120,13 @@ func (a *api) changeVariables(ctx context.Context, variables []Variable, removeO
 	var replaced []string // keys of values that this change replaces
 	changed, err := edit.Change(ctx, a.Kube, d, func(d *v1alpha1.Deployment) error {
 		before := slices.Clone(d.Spec.Env)
+		if err := checkSame(before, same); err != nil {
+			return err
+		}
 		if removeOthers {
-			d.Spec.Env = nil
+			d.Spec.Env = slices.DeleteFunc(d.Spec.Env, func(e v1alpha1.EnvVar) bool {
+				return !slices.ContainsFunc(entries, func(entry v1alpha1.EnvVar) bool { return entry.Name == e.Name })
+			})
 		}
 		for _, entry := range entries {
 			i := slices.IndexFunc(d.Spec.Env, func(e v1alpha1.EnvVar) bool { return e.Name == entry.Name })
@@ -138,6 +147,52 @@ func (a *api) changeVariables(ctx context.Context, variables []Variable, removeO
 	}
 	a.removeSecrets(ctx, d, holder, replaced)
 	return changed, nil
+}
+
+// sameSecrets returns the entries of the secret variables that have the requested value already, by name. They
+// are kept: the same request again rolls out no pods.
+func (a *api) sameSecrets(ctx context.Context, d *v1alpha1.Deployment, holder string, variables []Variable) (map[string]v1alpha1.EnvVar, error) {
+	candidates, same := map[string]v1alpha1.EnvVar{}, map[string]v1alpha1.EnvVar{}
+	for _, v := range variables {
+		i := slices.IndexFunc(d.Spec.Env, func(e v1alpha1.EnvVar) bool { return e.Name == v.Name })
+		if i >= 0 && isSecret(v.Name, v.Value) && d.Spec.Env[i].ValueFrom != nil && d.Spec.Env[i].ValueFrom.SecretKeyRef.Name == holder {
+			candidates[v.Name] = d.Spec.Env[i]
+		}
+	}
+	if len(candidates) == 0 {
+		return same, nil
+	}
+	held := &corev1.Secret{}
+	if err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: holder}, held); err != nil {
+		return same, client.IgnoreNotFound(err)
+	}
+	if !metav1.IsControlledBy(held, d) {
+		return same, nil // it is not changed, and nobody learns whether a value is that of another Secret
+	}
+	for _, v := range variables {
+		entry, isCandidate := candidates[v.Name]
+		if !isCandidate {
+			continue
+		}
+		if value, exists := held.Data[entry.ValueFrom.SecretKeyRef.Key]; exists && string(value) == v.Value {
+			same[v.Name] = entry
+		}
+	}
+	return same, nil
+}
+
+// checkSame returns a conflict unless the entries of secrets that are kept are still those of the spec: the
+// keys of others may be removed already.
+func checkSame(current []v1alpha1.EnvVar, same map[string]v1alpha1.EnvVar) error {
+	for name, kept := range same {
+		isKept := func(e v1alpha1.EnvVar) bool {
+			return e.Name == name && e.ValueFrom != nil && e.ValueFrom.SecretKeyRef == kept.ValueFrom.SecretKeyRef
+		}
+		if !slices.ContainsFunc(current, isKept) {
+			return rest.Conflict("env_variables: %q is being changed by others; try again", rest.Clip(name))
+		}
+	}
+	return nil
 }
 
 // removedKeys returns the keys of a Secret that entries refer to and the entries after a change do not.
@@ -213,10 +268,14 @@ func checkVariables(variables []Variable) error {
 }
 
 // entriesOf returns the entries of the spec for variables, and the values of secrets by their keys in
-// the Secret.
-func (a *api) entriesOf(variables []Variable, secret string) ([]v1alpha1.EnvVar, map[string][]byte, error) {
+// the Secret. Those of secrets that have their value already are given.
+func (a *api) entriesOf(variables []Variable, secret string, same map[string]v1alpha1.EnvVar) ([]v1alpha1.EnvVar, map[string][]byte, error) {
 	entries, secrets := make([]v1alpha1.EnvVar, len(variables)), map[string][]byte{}
 	for i, v := range variables {
+		if entry, isSame := same[v.Name]; isSame {
+			entries[i] = entry
+			continue
+		}
 		entries[i] = v1alpha1.EnvVar{Name: v.Name, Value: &v.Value}
 		if !isSecret(v.Name, v.Value) {
 			continue
