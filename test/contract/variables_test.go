@@ -89,6 +89,15 @@ func TestSecretVariablesAreStoredInASecretAndMasked(t *testing.T) {
 	})
 }
 
+// The longest name that the document allows is one of a secret too.
+func TestSecretVariableWithTheLongestName(t *testing.T) {
+	v, name := variables{create(t, acme, "Long variables")}, "A_TOKEN_"+strings.Repeat("x", 248)
+	v.set(t, name, "hunter2").is(200).want("items.0.name", name).want("items.0.value", "[ENCRYPTED]")
+	if got := v.secrets(t); len(got) != 1 || got[name[:240]] != "hunter2" {
+		t.Errorf("the Secret has %v", got)
+	}
+}
+
 // keyOf returns the key of a secret variable in the deployment's Secret.
 func keyOf(d *v1alpha1.Deployment, name string) string {
 	for _, e := range d.Spec.Env {

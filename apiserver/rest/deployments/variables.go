@@ -214,6 +214,8 @@ const (
 	maxVariables     = 256
 	maxVariableName  = 256
 	maxVariableValue = 32768
+	// maxNameInKey leaves room for the random part in the key of a Secret, which may have 253 bytes.
+	maxNameInKey = 240
 )
 
 // SetVariables returns a function that sets variables of the deployment of a request, for the upload of a
@@ -284,7 +286,7 @@ func (a *api) entriesOf(variables []Variable, secret string, same map[string]v1a
 		if _, err := io.ReadFull(a.Random, random); err != nil {
 			return nil, nil, err
 		}
-		key := v.Name + "." + hex.EncodeToString(random)
+		key := v.Name[:min(len(v.Name), maxNameInKey)] + "." + hex.EncodeToString(random)
 		secrets[key] = []byte(v.Value)
 		entries[i] = v1alpha1.EnvVar{Name: v.Name, ValueFrom: &v1alpha1.EnvVarSource{
 			SecretKeyRef: v1alpha1.SecretKeyReference{Name: secret, Key: key},
