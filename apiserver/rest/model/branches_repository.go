@@ -162,16 +162,39 @@ func (a *api) waitForBranch(ctx context.Context, name, parent string) error {
 		return fmt.Errorf("branch %q is not listed: %w", name, freshness.ErrTimeout)
 	case err != nil:
 		return err
-	case b.Spec.ParentBranch == parent || b.Spec.Role == v1alpha1.BranchProduction:
-		return nil
 	}
-	// The object shows the parent, and nothing depends on it.
+	a.showParent(ctx, b, parent)
+	return nil
+}
+
+// showParent sets the parent of a branch on its object, which shows it. Nothing else depends on it, so a failure is
+// logged only.
+func (a *api) showParent(ctx context.Context, b *v1alpha1.Branch, parent string) {
+	if b.Spec.ParentBranch == parent || b.Spec.Role == v1alpha1.BranchProduction {
+		return
+	}
 	changed := b.DeepCopy()
 	changed.Spec.ParentBranch = parent
 	if err := a.Kube.Patch(ctx, changed, client.MergeFrom(b), client.FieldOwner(edit.Manager)); err != nil {
-		log.FromContext(ctx).Error(err, "The parent of a branch could not be set on its object", "branch", name)
+		log.FromContext(ctx).Error(err, "The parent of a branch could not be set on its object", "branch", b.Spec.Name)
 	}
-	return nil
+}
+
+// showParents sets the parents of branches, by name, on their objects. The change is stored, so it continues if the
+// client disconnects. Objects that users have declared are theirs.
+func (a *api) showParents(ctx context.Context, parents map[string]string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), edit.Timeout)
+	defer cancel()
+	for name, parent := range parents {
+		b, err := a.branchObject(ctx, name)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "The parent of a branch could not be set on its object", "branch", name)
+			return
+		}
+		if b != nil && b.Labels[v1alpha1.LabelRemote] == "true" {
+			a.showParent(ctx, b, parent)
+		}
+	}
 }
 
 // waitForAbsence waits until the controller has deleted the Branch of a branch that no longer exists.

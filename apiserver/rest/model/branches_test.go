@@ -96,6 +96,33 @@ func testDeletedParent(w *world) {
 	w.call(eve, "POST", "/commit", nil).is(400, "not in dev mode") // its active branch is deleted
 }
 
+// The objects show the parents by which branches are merged, also after a parent was deleted.
+func testShownParents(w *world) {
+	held := &v1alpha1.Branch{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "sales-y"}, Spec: v1alpha1.BranchSpec{Name: "y", Role: v1alpha1.BranchShared, ParentBranch: "main"},
+	}
+	w.must(w.kube.Create(w.Context(), held))
+	shown := func() string {
+		w.must(w.kube.Get(w.Context(), client.ObjectKeyFromObject(held), held))
+		return held.Spec.ParentBranch
+	}
+	w.call(ada, "POST", "/branches", map[string]any{"name": "release"}).is(200)
+	w.call(ada, "POST", "/branches", map[string]any{"name": "next", "from": "release"}).is(200)
+	w.call(ada, "POST", "/branches", map[string]any{"name": "last", "from": "next"}).is(200)
+	w.call(ada, "POST", "/branches", map[string]any{"name": "y", "from": "last"}).is(200)
+	if got := shown(); got != "last" {
+		w.Errorf("the parent of a new branch is %q", got)
+	}
+	w.call(ada, "DELETE", "/branches?branchName=last", nil).is(200)
+	if got := shown(); got != "next" {
+		w.Errorf("after the deletion of the parent, the parent is %q", got)
+	}
+	w.call(ada, "POST", "/merge", map[string]any{"branchName": "next", "deleteBranch": true}).is(200)
+	if got := shown(); got != "release" {
+		w.Errorf("after the merge of the parent, the parent is %q", got)
+	}
+}
+
 func testMerge(w *world) {
 	w.call(ada, "POST", "/branches", map[string]any{"name": "next"}).is(200)
 	w.write("next", map[string]string{"model/n.yml": "n\n"})

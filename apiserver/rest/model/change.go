@@ -27,11 +27,13 @@ type change struct {
 	moves      []repository.Move
 	events     []audit.Event
 	steps      []func(ctx context.Context, tx *store.Tx) error
+	// parents are the new parents of branches whose parent is removed, by name.
+	parents map[string]string
 }
 
 func newChange(ctx context.Context, t *tree) *change {
 	s := rest.ScopeFrom(ctx)
-	return &change{scope: s.Content(), deployment: recording.DeploymentOf(s.Deployment), tree: t}
+	return &change{scope: s.Content(), deployment: recording.DeploymentOf(s.Deployment), tree: t, parents: map[string]string{}}
 }
 
 // isEmpty reports whether a change changes nothing.
@@ -86,6 +88,11 @@ func (c *change) retain(ctx context.Context, tx *store.Tx) error {
 func (c *change) remove(b *target) {
 	c.moves = append(c.moves, repository.Move{Branch: b.name, From: b.commit})
 	c.record(audit.DeletedGitBranch, b.name, map[string]any{"commit": b.commit.String()})
+	for _, child := range c.tree.branches {
+		if c.tree.state.Branches[child.Name].Parent == b.name {
+			c.parents[child.Name] = b.parent
+		}
+	}
 	c.steps = append(c.steps, func(ctx context.Context, tx *store.Tx) error {
 		return devmode.Delete(ctx, tx, c.scope, b.name, b.parent)
 	})
@@ -144,6 +151,7 @@ func (a *api) saveFor(ctx context.Context, by person, plan func(t *tree) (*chang
 		err = t.session.Save(c.moves, c.events, c.work)
 		if err == nil {
 			if len(c.moves) > 0 {
+				a.showParents(ctx, c.parents) // before the controller replaces a parent that is gone by production
 				a.announce(ctx)
 			}
 			return nil

@@ -40,6 +40,7 @@ func TestDatabases(t *testing.T) {
 			"a branch is created, listed and deleted":                             testBranches,
 			"invalid branches are rejected":                                       testInvalidBranches,
 			"the children and users of a deleted branch go to its parent":         testDeletedParent,
+			"the objects of branches show their parents":                          testShownParents,
 			"a branch is merged into its parent":                                  testMerge,
 			"a branch is merged into production and deleted":                      testMergeToDefault,
 			"invalid merges are rejected":                                         testInvalidMerges,
