@@ -1,6 +1,8 @@
 package githttp
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -196,6 +198,24 @@ func TestConcurrentPushes(t *testing.T) {
 			w.Errorf("main is at %s, the push of %q won", got, won)
 		}
 	})
+}
+
+// An account whose pushes are slow does not keep others from pushing.
+func TestPushesOfAnotherAccount(t *testing.T) {
+	w := onSQLite(t)
+	dir := w.seeded(1)
+	release, err := w.server.place(t.Context(), "globex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.server.place(ended, "globex"); !errors.Is(err, context.Canceled) {
+		t.Errorf("an account has all places for pushes: %v", err)
+	}
+	w.commit(dir, "model/cubes/other.yml", "cubes: []\n")
+	w.git(dir, "push", "-q", "origin", "main")
 }
 
 // Trees that the data plane must not see are rejected, and the branch is unchanged.

@@ -19,10 +19,11 @@ const (
 	// maxCommands bounds the branches of one push, and maxCommandBytes their commands.
 	maxCommands     = 1000
 	maxCommandBytes = 1 << 20
-	// maxPushes is the number of pushes that are unpacked at the same time: each needs up to some 100 MiB
-	// of memory. Others wait, at most maxWait.
-	maxPushes = 2
-	maxWait   = 20 * time.Second
+	// maxPushes is the number of pushes that are unpacked at the same time, and maxAccountPushes that of those of
+	// an account: each needs up to some 100 MiB of memory, and its client may send slowly. Others wait, at most
+	// maxWait.
+	maxPushes, maxAccountPushes = 2, 1
+	maxWait                     = 20 * time.Second
 )
 
 // command is a request to move a branch. A zero from creates it, a zero to deletes it.
@@ -70,7 +71,7 @@ func (s *Server) receivePack(out *response, r *http.Request, t target, session *
 		_, _ = out.Write(nil)
 		return
 	}
-	release, err := s.place(r.Context())
+	release, err := s.place(r.Context(), t.account.Name)
 	if err != nil {
 		serving.WriteBusy(out.ResponseWriter, http.StatusServiceUnavailable, "too many pushes at the moment: retry later")
 		return
@@ -87,16 +88,11 @@ func (s *Server) receivePack(out *response, r *http.Request, t target, session *
 	_ = buffered.Flush() // fails only if the client has disconnected
 }
 
-// place waits for a place among the pushes that are unpacked.
-func (s *Server) place(ctx context.Context) (release func(), err error) {
+// place waits for a place for an account among the pushes that are unpacked.
+func (s *Server) place(ctx context.Context, account string) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
-	select {
-	case s.places <- struct{}{}:
-		return func() { <-s.places }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return s.places.Acquire(ctx, account)
 }
 
 // readCommands reads the commands and their capabilities.

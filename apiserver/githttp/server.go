@@ -34,6 +34,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/ratelimit"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 // The two services of the protocol.
@@ -81,8 +82,8 @@ type Options struct {
 // Server serves repositories. Create it with New.
 type Server struct {
 	Options
-	// places are for pushes that are being unpacked.
-	places chan struct{}
+	// places are for pushes that are being unpacked, in turns between accounts.
+	places *turns.Places[string]
 	// readers limits the concurrent requests to a repository on the internal address, failures the
 	// failed authentications of a client address there.
 	readers  *serving.Shares[string]
@@ -96,7 +97,7 @@ func New(o Options) *Server {
 		o.Now = time.Now
 	}
 	return &Server{
-		Options: o, places: make(chan struct{}, maxPushes),
+		Options: o, places: turns.NewPlaces[string](maxPushes, maxAccountPushes),
 		readers:  serving.NewShares[string](maxReaders),
 		failures: ratelimit.New[netip.Prefix](failuresPerSecond, failureBurst, maxAddresses),
 		secrets:  newSecretCache(o.Now),

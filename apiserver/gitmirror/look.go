@@ -132,7 +132,7 @@ func (m *Mirrors) start(ctx context.Context, r *remote, s *state) <-chan struct{
 func (m *Mirrors) look(ctx context.Context, r *remote) (string, error) {
 	account := r.scope.Account.Name
 	ctx = git.WithAccount(ctx, account)
-	release, err := m.looks.acquire(ctx, account)
+	release, err := m.looks.Acquire(ctx, account)
 	if err != nil {
 		return "", content.Errorf(content.Unavailable, "too many Git repositories are being read; try again later")
 	}
@@ -162,7 +162,7 @@ func (m *Mirrors) look(ctx context.Context, r *remote) (string, error) {
 				return nil, nil, err
 			}
 			listed()
-			if releaseDownload, err = m.downloads.acquire(ctx, account); err != nil {
+			if releaseDownload, err = m.downloads.Acquire(ctx, account); err != nil {
 				return nil, nil, content.Errorf(content.Unavailable, "too many Git repositories are being downloaded; try again later")
 			}
 			for _, b := range before[:min(len(before), maxHaves)] {

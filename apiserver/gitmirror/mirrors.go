@@ -5,7 +5,6 @@
 //	look.go          bringing a mirror up to date
 //	push.go          moving branches of the remote
 //	credentials.go   the Secret of a remote, and tokens for GitHub
-//	places.go        limits of concurrent work, in turns between accounts
 //	errors.go        failures of remotes, for callers
 //
 // Every account chooses the servers that are read here: their answers are bounded in time, bytes,
@@ -28,6 +27,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 // Need is how recent a mirror has to be.
@@ -107,7 +107,7 @@ type Options struct {
 type Mirrors struct {
 	Options
 	git                      *git.Client
-	looks, downloads, pushes *places
+	looks, downloads, pushes *turns.Places[string] // of accounts
 
 	mu     sync.Mutex
 	states map[key]*state // guarded by mu
@@ -128,7 +128,8 @@ func New(o Options) *Mirrors {
 	o.Timeouts = o.Timeouts.withDefaults()
 	return &Mirrors{
 		Options: o, git: git.New(git.Options{AllowInsecure: o.AllowInsecure, MaxConnectionBytes: maxConnectionBytes}), states: map[key]*state{},
-		looks: newPlaces(maxLooks, maxAccountLooks), downloads: newPlaces(maxDownloads, maxAccountDownloads), pushes: newPlaces(maxPushes, maxAccountPushes),
+		looks: turns.NewPlaces[string](maxLooks, maxAccountLooks), downloads: turns.NewPlaces[string](maxDownloads, maxAccountDownloads),
+		pushes: turns.NewPlaces[string](maxPushes, maxAccountPushes),
 	}
 }
 

@@ -60,7 +60,7 @@ func (m *Mirrors) push(ctx context.Context, r *remote, s *repository.Session, mo
 func (m *Mirrors) send(ctx context.Context, r *remote, s *repository.Session, moves []repository.Move) error {
 	ctx, cancel := context.WithTimeout(git.WithAccount(ctx, r.scope.Account.Name), m.Timeouts.Push)
 	defer cancel()
-	release, err := m.pushes.acquire(ctx, r.scope.Account.Name)
+	release, err := m.pushes.Acquire(ctx, r.scope.Account.Name)
 	if err != nil {
 		return content.Errorf(content.Unavailable, "too many pushes at the moment; try again")
 	}
