@@ -17,7 +17,7 @@ const (
 	maxLoginMessage = 64 << 10
 )
 
-var errTooManyConnections = errors.New("too many connections to this deployment")
+var errTooManyConnections = errors.New("too many connections to this deployment or its account")
 
 // logIn forwards the messages of a pod until it has authenticated the client. Only then does the
 // connection take a place of the deployment. It returns the number of octets that it forwarded.

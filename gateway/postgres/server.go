@@ -57,7 +57,7 @@ type Options struct {
 	// Handshakes delays the starts of connections; nil for no limit.
 	Handshakes *serving.Handshakes
 	// MaxPerDeployment limits the connections to a deployment that have logged in, and
-	// MaxConnections all open connections.
+	// MaxConnections all open connections, of which those of an account that have logged in are at most half.
 	MaxPerDeployment, MaxConnections int
 	// DrainTimeout is how long open connections may continue after the server stops accepting.
 	DrainTimeout time.Duration
@@ -74,6 +74,7 @@ type Server struct {
 	mu            sync.Mutex
 	open          map[net.Conn]struct{}
 	perDeployment map[target]int
+	perAccount    map[string]int
 	running       sync.WaitGroup
 }
 
@@ -81,7 +82,7 @@ type Server struct {
 func New(o Options) *Server {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	s := &Server{
-		Options: o, metrics: newMetrics(o.Registerer), open: map[net.Conn]struct{}{}, perDeployment: map[target]int{},
+		Options: o, metrics: newMetrics(o.Registerer), open: map[net.Conn]struct{}{}, perDeployment: map[target]int{}, perAccount: map[string]int{},
 		tls: &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: o.GetCertificate, NextProtos: []string{alpnProtocol}},
 	}
 	if o.Registerer != nil {
@@ -178,14 +179,15 @@ func (s *Server) drain(cancel func()) {
 // target is the deployment of a connection.
 type target struct{ account, namespace, deployment string }
 
-// acquire counts a connection to a deployment, or returns false if it has the maximum.
+// acquire counts a connection to a deployment, or returns false if it or its account has the maximum.
 func (s *Server) acquire(deployment target) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.perDeployment[deployment] >= s.MaxPerDeployment {
+	if s.perDeployment[deployment] >= s.MaxPerDeployment || s.perAccount[deployment.account] >= max(1, s.MaxConnections/2) {
 		return false
 	}
 	s.perDeployment[deployment]++
+	s.perAccount[deployment.account]++
 	return true
 }
 
@@ -194,6 +196,9 @@ func (s *Server) release(deployment target) {
 	defer s.mu.Unlock()
 	if s.perDeployment[deployment]--; s.perDeployment[deployment] <= 0 {
 		delete(s.perDeployment, deployment)
+	}
+	if s.perAccount[deployment.account]--; s.perAccount[deployment.account] <= 0 {
+		delete(s.perAccount, deployment.account)
 	}
 }
 

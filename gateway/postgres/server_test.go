@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/quoin-dev/quoin/gateway/route"
 )
 
 func TestConnectionsAreProxied(t *testing.T) {
@@ -137,6 +139,43 @@ func TestConnectionsOverTheLimitAreRejected(t *testing.T) {
 	_, _ = client.Write(hello)
 	if got := fields(t, client); got['C'] != "53300" {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestConnectionsOfAnAccount: the deployments of an account have half of all connections at most, so that others can connect.
+func TestConnectionsOfAnAccount(t *testing.T) {
+	f := newServer(t, func(o *Options) {
+		o.MaxConnections = 4
+		environment := o.Environment
+		o.Environment = func(host string) (route.Environment, error) {
+			e, err := environment(host)
+			if e.Name == "other" {
+				e.Account = "globex"
+			}
+			return e, err
+		}
+	})
+	pod := newPod(t, "pod").Addr()
+	connect := func(environment string) *tls.Conn {
+		t.Helper()
+		f.setPods(environment, pod)
+		client, err := f.secure(t, environment+".sql.example.com", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = client.Write(hello)
+		return client
+	}
+	for _, environment := range []string{"sales", "finance"} {
+		_ = read(t, connect(environment), len(accepted)+4)
+	}
+	if got := fields(t, connect("marketing")); got['C'] != "53300" {
+		t.Errorf("%v", got)
+	}
+	_ = read(t, connect("other"), len(accepted)+4)
+	f.stop()
+	if len(f.perDeployment) != 0 || len(f.perAccount) != 0 {
+		t.Errorf("connections are still counted: %v, %v", f.perDeployment, f.perAccount)
 	}
 }
 
