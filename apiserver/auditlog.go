@@ -37,7 +37,7 @@ var (
 // retentionInterval is the time between two runs of retention.
 const retentionInterval = 10 * time.Minute
 
-// run is a job of the database: it serves the log of an open store until the context ends.
+// run is a job of the database that others need: it serves the log of an open store until the context ends.
 func (l *auditLog) run(ctx context.Context, s *store.Store) error {
 	events := audit.NewLog(s, audit.Options{Log: l.log})
 	l.opened.Store(events)
@@ -45,7 +45,8 @@ func (l *auditLog) run(ctx context.Context, s *store.Store) error {
 		l.onOpen()
 	}
 	err := events.RunRetention(ctx, retentionInterval, l.limits(ctx))
-	// From here on, requests in progress fail: shutdown has waited for those that change something.
+	// From here on, requests in progress fail: shutdown has waited for those that change something, and the jobs of the
+	// database have ended.
 	l.opened.Store(nil)
 	events.Close()
 	return err

@@ -57,7 +57,7 @@ const (
 func newContentStore(k8s cluster.Cluster, c Config, deployments toolscache.SharedIndexInformer, background *serving.Background) (*store.Database, *auditLog) {
 	database := store.NewDatabase(c.DatabaseURL, c.Log, owners...)
 	events := &auditLog{reader: k8s.GetCache(), log: c.Log, onOpen: c.OnOpen}
-	database.WhileOpen(events.run)
+	database.WhileUsed(events.run) // the answers and evaluations that end then record their tool calls
 	database.WhileOpen(func(ctx context.Context, s *store.Store) error {
 		purger := &store.Purger{Store: s, Cluster: existence{k8s.GetCache(), k8s.GetAPIReader()}, Delay: purgeDelay, Clock: clock.RealClock{}, Log: c.Log}
 		return purger.Run(ctx, purgeInterval)

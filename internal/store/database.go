@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ type Database struct {
 	log    *slog.Logger
 	owners []Owner
 	jobs   []func(ctx context.Context, s *Store) error
+	// needed are the jobs that others need.
+	needed []func(ctx context.Context, s *Store) error
 	opened atomic.Pointer[Store]
 }
 
@@ -37,6 +40,12 @@ func NewDatabase(url string, log *slog.Logger, owners ...Owner) *Database {
 // store is opened again.
 func (d *Database) WhileOpen(job func(ctx context.Context, s *Store) error) {
 	d.jobs = append(d.jobs, job)
+}
+
+// WhileUsed registers a job that those of WhileOpen need, such as the log in which they record what they do: its
+// context ends when they have ended.
+func (d *Database) WhileUsed(job func(ctx context.Context, s *Store) error) {
+	d.needed = append(d.needed, job)
 }
 
 // Run opens the database and keeps it open until the context ends. It retries until that succeeds,
@@ -63,15 +72,27 @@ func (d *Database) serve(ctx context.Context) error {
 		return err
 	}
 	d.opened.Store(s)
+	used, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	needed, neededCtx := errgroup.WithContext(used)
+	for _, job := range d.needed {
+		needed.Go(func() error { return job(neededCtx, s) })
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, job := range d.jobs {
 		group.Go(func() error { return job(groupCtx, s) })
 	}
-	group.Go(func() error {
-		<-groupCtx.Done() // with no jobs too
-		return nil
+	group.Go(func() error { // with no jobs too
+		select {
+		case <-groupCtx.Done():
+			return nil
+		case <-neededCtx.Done(): // one of them has failed
+			return context.Cause(neededCtx)
+		}
 	})
 	err = group.Wait()
+	end()
+	err = cmp.Or(err, needed.Wait())
 	d.opened.Store(nil)
 	return errors.Join(err, s.Close())
 }

@@ -49,6 +49,7 @@ var cases = []struct {
 	{"a purge that failed half-way continues", testPurgeContinues},
 	{"a purge keeps the record while rows are left", testPurgeKeepsRecord},
 	{"a database opens in the background", testDatabase},
+	{"a job that others need ends after them", testNeededJobs},
 }
 
 func TestDatabases(t *testing.T) {

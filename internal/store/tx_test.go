@@ -204,6 +204,48 @@ func testNextID(t *testing.T, fresh string) {
 	}
 }
 
+func testNeededJobs(t *testing.T, fresh string) {
+	d := NewDatabase(fresh, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	record, gone := make(chan string), make(chan struct{})
+	var recorded []string
+	d.WhileUsed(func(ctx context.Context, _ *Store) error {
+		defer close(gone)
+		for {
+			select {
+			case text := <-record:
+				recorded = append(recorded, text)
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	d.WhileOpen(func(ctx context.Context, _ *Store) error {
+		cancel()
+		<-ctx.Done()
+		for _, text := range []string{"stopping", "stopped"} {
+			select {
+			case record <- text:
+			case <-gone:
+			}
+		}
+		return nil
+	})
+	if err := d.Run(ctx); err != nil || !slices.Equal(recorded, []string{"stopping", "stopped"}) {
+		t.Errorf("%v, recorded: %q", err, recorded)
+	}
+	failed := errors.New("failed")
+	d = NewDatabase(fresh, nil)
+	d.WhileUsed(func(context.Context, *Store) error { return failed })
+	d.WhileOpen(func(ctx context.Context, _ *Store) error {
+		<-ctx.Done()
+		return nil
+	})
+	if err := d.serve(t.Context()); !errors.Is(err, failed) {
+		t.Errorf("a job that others need has failed: %v", err)
+	}
+}
+
 func testDatabase(t *testing.T, fresh string) {
 	d := NewDatabase(fresh, nil, owner("CREATE TABLE a (b INTEGER)"))
 	insert := func() error {
