@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -40,6 +41,17 @@ type endpointModel struct {
 	// read is when the Secrets were read, and generation that of the endpoint then.
 	read       time.Time
 	generation int64
+}
+
+// ofAccount is a model for requests of an account, by its namespace.
+type ofAccount struct {
+	model.Model
+	account string
+}
+
+// Stream implements model.Model.
+func (m ofAccount) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.Event, error] {
+	return m.Model.Stream(provider.WithAccount(ctx, m.account), in)
 }
 
 // model returns the model of an endpoint.

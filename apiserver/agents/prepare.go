@@ -67,7 +67,7 @@ func (s *Service) Prepare(ctx context.Context, q Question) (*agent.Run, error) {
 		}
 	}
 	r := &agent.Run{
-		Model: m, Limits: limitsOf(q.Agent), Audit: &calls{question: q}, Fence: fenceOf(q), NewID: uuid.NewString,
+		Model: ofAccount{m, q.Agent.Namespace}, Limits: limitsOf(q.Agent), Audit: &calls{question: q}, Fence: fenceOf(q), NewID: uuid.NewString,
 		OnInternal: func(tool string, err error) {
 			log.FromContext(ctx).Error(err, "A tool of an agent failed", "tool", tool, "agent", q.Agent.Name, "namespace", q.Agent.Namespace)
 		},

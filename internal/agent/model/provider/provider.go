@@ -16,6 +16,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/agent/model/anthropic"
 	"github.com/quoin-dev/quoin/internal/agent/model/openai"
 	"github.com/quoin-dev/quoin/internal/agent/model/transport"
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 // Protocol is what a server speaks. The values are those of the kind ModelEndpoint.
@@ -51,7 +52,7 @@ type Config struct {
 	CA []byte
 	// ToolCalls is Native if it is empty.
 	ToolCalls ToolCalls
-	// MaxConcurrent is the number of requests at a time, for which others wait; 0 for no limit.
+	// MaxConcurrent is the number of requests at a time, for which others wait, in turns between accounts; 0 for no limit.
 	MaxConcurrent int
 	// Timeout limits a request with its whole answer; 0 for no limit.
 	Timeout time.Duration
@@ -86,7 +87,7 @@ func New(c Config) (model.Model, error) {
 	}
 	b := &bounded{Model: out, timeout: c.Timeout}
 	if c.MaxConcurrent > 0 {
-		b.slots = make(chan struct{}, c.MaxConcurrent)
+		b.places = turns.NewPlaces[string](c.MaxConcurrent, c.MaxConcurrent)
 	}
 	if c.Tries == 0 {
 		c.Tries = defaultTries
@@ -120,12 +121,25 @@ func (c *Config) validate() error {
 	return nil
 }
 
+type accountKey struct{}
+
+// WithAccount returns a context for requests of an account. An account with many requests does not keep those of others
+// waiting.
+func WithAccount(ctx context.Context, account string) context.Context {
+	return context.WithValue(ctx, accountKey{}, account)
+}
+
+func accountOf(ctx context.Context) string {
+	account, _ := ctx.Value(accountKey{}).(string)
+	return account
+}
+
 // bounded limits the duration and the number of requests.
 type bounded struct {
 	model.Model
 	timeout time.Duration
-	// slots has an element for each request in progress; nil for no limit.
-	slots chan struct{}
+	// places are those of the requests in progress; nil for no limit.
+	places *turns.Places[string]
 }
 
 // Stream implements model.Model. The time that a request waits for others counts.
@@ -140,14 +154,13 @@ func (b *bounded) stream(ctx context.Context, in *model.Request, yield func(mode
 		ctx, cancel = context.WithTimeoutCause(ctx, b.timeout, late)
 		defer cancel()
 	}
-	if b.slots != nil {
-		select {
-		case b.slots <- struct{}{}:
-			defer func() { <-b.slots }()
-		case <-ctx.Done():
+	if b.places != nil {
+		release, err := b.places.Acquire(ctx, accountOf(ctx))
+		if err != nil {
 			yield(model.Event{}, context.Cause(ctx))
 			return
 		}
+		defer release()
 	}
 	for e, err := range b.Model.Stream(ctx, in) {
 		if !yield(e, err) || err != nil {

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/quoin-dev/quoin/internal/agent/model"
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 const key = "sk-secret-of-the-test"
@@ -522,6 +525,54 @@ func TestConcurrency(t *testing.T) {
 			t.Error(err, len(s.requests))
 		}
 	})
+}
+
+// blocking is a model whose answers begin with a text in began, and end with proceed.
+type blocking struct {
+	began   chan string
+	proceed chan struct{}
+}
+
+// Stream implements model.Model.
+func (m *blocking) Stream(_ context.Context, in *model.Request) iter.Seq2[model.Event, error] {
+	return func(yield func(model.Event, error) bool) {
+		m.began <- in.System
+		<-m.proceed
+		yield(model.Event{Stop: model.StopEnd}, nil)
+	}
+}
+
+// TestTurnsBetweenAccounts: an account with many requests to a model delays those of another one by one request.
+func TestTurnsBetweenAccounts(t *testing.T) {
+	m := &blocking{began: make(chan string), proceed: make(chan struct{})}
+	b := &bounded{Model: m, places: turns.NewPlaces[string](1, 1)}
+	var running sync.WaitGroup
+	ask := func(account, text string) {
+		running.Go(func() {
+			for _, err := range b.Stream(WithAccount(t.Context(), account), &model.Request{System: text}) {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	ask("busy", "first")
+	order := []string{<-m.began}
+	for i, next := range []struct{ account, text string }{{"busy", "second"}, {"busy", "third"}, {"other", "of another account"}} {
+		ask(next.account, next.text)
+		for b.places.Waiting() <= i {
+			runtime.Gosched()
+		}
+	}
+	for range 3 {
+		m.proceed <- struct{}{}
+		order = append(order, <-m.began)
+	}
+	m.proceed <- struct{}{}
+	running.Wait()
+	if want := []string{"first", "second", "of another account", "third"}; !slices.Equal(order, want) {
+		t.Errorf("the order is %q, want %q", order, want)
+	}
 }
 
 func TestTLS(t *testing.T) {
