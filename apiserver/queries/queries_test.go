@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 
@@ -76,6 +78,36 @@ func TestProblems(t *testing.T) {
 	} {
 		if p := problem(context.Background(), tc.err); p.GetStatus() != tc.want || p.Message == "secret" {
 			t.Errorf("%s: %d %s", name, p.GetStatus(), p.Message)
+		}
+	}
+}
+
+// deadlines records the deadline of writes.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	last time.Time
+}
+
+// SetWriteDeadline is called by http.ResponseController.
+func (d *deadlines) SetWriteDeadline(deadline time.Time) error {
+	d.last = deadline
+	return nil
+}
+
+// TestSlowReaders: a client that reads a result slowly does not keep its memory for longer than a run may last.
+func TestSlowReaders(t *testing.T) {
+	for name, tc := range map[string]struct {
+		left      time.Duration
+		isLimited bool
+	}{"at the beginning": {MaxDuration + writeTimeout, false}, "at the end": {writeTimeout / 2, true}, "after it": {-time.Second, true}} {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		until := time.Now().Add(tc.left)
+		r := &response{ResponseWriter: w, control: http.NewResponseController(w), until: until}
+		if _, err := r.Write([]byte("row")); err != nil {
+			t.Fatal(err)
+		}
+		if w.last.Equal(until) != tc.isLimited || w.last.After(until) {
+			t.Errorf("%s: the deadline is %s before the end of the response", name, until.Sub(w.last))
 		}
 	}
 }

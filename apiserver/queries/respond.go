@@ -48,7 +48,7 @@ func (s *Service) Respond(ctx context.Context, r Request) (*huma.StreamResponse,
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		_, w := humago.Unwrap(hc)
-		out := &response{ResponseWriter: w, control: http.NewResponseController(w), format: format, name: r.Name}
+		out := &response{ResponseWriter: w, control: http.NewResponseController(w), until: time.Now().Add(MaxDuration + writeTimeout), format: format, name: r.Name}
 		err := s.run(hc.Context(), r, format, out)
 		switch {
 		case err == nil:
@@ -72,7 +72,7 @@ func (s *Service) run(ctx context.Context, r Request, format mediaType, out *res
 	}
 	defer release()
 	// The library has set the first one, for the body: at its end net/http would end the request.
-	if err := errors.Join(out.control.SetReadDeadline(time.Time{}), out.control.SetWriteDeadline(time.Now().Add(MaxDuration+writeTimeout))); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := errors.Join(out.control.SetReadDeadline(time.Time{}), out.control.SetWriteDeadline(out.until)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	limits := query.Limits{Rows: MaxRows, Bytes: maxBytes, Duration: MaxDuration}
@@ -199,7 +199,10 @@ func statusOf(e *query.ServerError) int {
 // response is the response to a run.
 type response struct {
 	http.ResponseWriter
-	control  *http.ResponseController
+	control *http.ResponseController
+	// until is when the response ends, also for a client that still reads: it has places and memory for results, which
+	// others wait for.
+	until    time.Time
 	format   mediaType
 	name     string
 	outcomes []controls.Outcome
@@ -208,7 +211,11 @@ type response struct {
 
 // Write implements io.Writer. It extends the time of a client that reads.
 func (r *response) Write(data []byte) (int, error) {
-	if err := r.control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	deadline := time.Now().Add(writeTimeout)
+	if deadline.After(r.until) {
+		deadline = r.until
+	}
+	if err := r.control.SetWriteDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return 0, err
 	}
 	return r.ResponseWriter.Write(data)
