@@ -4,9 +4,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/version"
 )
 
 var (
@@ -22,7 +24,7 @@ var (
 const (
 	stateCurrent    = "current"    // runs the newest version
 	stateBehind     = "behind"     // follows the channel and runs another version
-	stateHeld       = "held"       // is pinned, held or suspended, and runs another version
+	stateHeld       = "held"       // runs another version, and nothing newer is due: pinned, held, suspended, upgradePolicy, maintenance window
 	stateInstalling = "installing" // has not run a version yet
 )
 
@@ -42,6 +44,7 @@ type fleet struct {
 // running is what deployments are counted by. There are few versions in use at a time.
 type running struct {
 	channel, version string
+	upgrade          version.UpgradePolicy
 	held             bool
 }
 
@@ -72,8 +75,8 @@ func (f *fleet) remove(obj v1alpha1.Object) {
 
 func (f *fleet) count(d *v1alpha1.Deployment, n int) {
 	r := running{
-		channel: d.Spec.ReleaseChannel, version: d.Status.CurrentVersion,
-		held: d.Spec.ReleaseChannelVersion != "" || ptr.Deref(d.Spec.Hold, false) || ptr.Deref(d.Spec.Suspend, false),
+		channel: d.Spec.ReleaseChannel, version: d.Status.CurrentVersion, upgrade: upgradePolicy(d),
+		held: d.Spec.ReleaseChannelVersion != "" || ptr.Deref(d.Spec.Hold, false) || ptr.Deref(d.Spec.Suspend, false) || waitsForWindow(d),
 	}
 	if f.running[r] += n; f.running[r] == 0 {
 		delete(f.running, r)
@@ -85,6 +88,20 @@ func (f *fleet) count(d *v1alpha1.Deployment, n int) {
 	default:
 		f.rollouts[rolloutRunning] += n
 	}
+}
+
+// upgradePolicy returns the policy that applies to the next version: none after a change of the channel.
+func upgradePolicy(d *v1alpha1.Deployment) version.UpgradePolicy {
+	if h := d.Status.History; len(h) > 0 && h[0].ReleaseChannel != d.Spec.ReleaseChannel {
+		return version.UpgradeLatest
+	}
+	return version.UpgradePolicy(d.Spec.UpgradePolicy)
+}
+
+// waitsForWindow reports whether a newer version waits for the maintenance window of the account.
+func waitsForWindow(d *v1alpha1.Deployment) bool {
+	ready := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonWaitingForWindow
 }
 
 func (f *fleet) collect(metrics chan<- prometheus.Metric) {
@@ -120,12 +137,12 @@ func relation(r running, channel *v1alpha1.ReleaseChannel) (state string, newer 
 	if channel == nil {
 		return stateHeld, time.Time{} // no channel, so no newer version
 	}
-	offered := offeredVersions(channel)
+	offered := offeredVersions(channel, r.version)
 	if len(offered) == 0 || offered[0].Version == r.version {
 		return stateCurrent, time.Time{}
 	}
-	if r.held {
-		return stateHeld, time.Time{}
+	if offered = allowedVersions(r, offered); r.held || len(offered) == 0 || offered[0].Version == r.version {
+		return stateHeld, time.Time{} // nothing newer is due
 	}
 	newer = offered[len(offered)-1].FirstSeen.Time // of a version that is no longer listed
 	for i, v := range offered {
@@ -136,8 +153,9 @@ func relation(r running, channel *v1alpha1.ReleaseChannel) (state string, newer 
 	return stateBehind, newer
 }
 
-// offeredVersions returns the versions of a channel that are not stopped, newest first.
-func offeredVersions(channel *v1alpha1.ReleaseChannel) []v1alpha1.ChannelVersion {
+// offeredVersions returns the versions of a channel that are not stopped for deployments that run a version, newest first. A
+// deployment that runs a stopped version keeps it.
+func offeredVersions(channel *v1alpha1.ReleaseChannel, current string) []v1alpha1.ChannelVersion {
 	stopped := map[string]bool{}
 	for _, r := range channel.Status.Rollouts {
 		if r.State == v1alpha1.VersionStopped {
@@ -146,9 +164,34 @@ func offeredVersions(channel *v1alpha1.ReleaseChannel) []v1alpha1.ChannelVersion
 	}
 	var offered []v1alpha1.ChannelVersion
 	for _, v := range channel.Status.Versions {
-		if !stopped[v.Version] {
+		if !stopped[v.Version] || v.Version == current {
 			offered = append(offered, v)
 		}
 	}
 	return offered
+}
+
+// allowedVersions returns the offered versions that the upgrade policy allows, newest first. If it allows none, and the channel
+// has withdrawn all versions from the current one on, the deployment goes to the newest one all the same: all are returned.
+func allowedVersions(r running, offered []v1alpha1.ChannelVersion) []v1alpha1.ChannelVersion {
+	current, err := version.Parse(r.version)
+	if err != nil {
+		return offered // the controllers write versions only
+	}
+	var allowed []v1alpha1.ChannelVersion
+	withdrawn := true
+	for _, v := range offered {
+		parsed, err := version.Parse(v.Version)
+		if err != nil {
+			continue
+		}
+		if r.upgrade.Allows(current, parsed) {
+			allowed = append(allowed, v)
+		}
+		withdrawn = withdrawn && parsed.Compare(current) < 0
+	}
+	if len(allowed) == 0 && withdrawn {
+		return offered
+	}
+	return allowed
 }

@@ -2,6 +2,8 @@ package metrics
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,4 +182,57 @@ func TestChannelLag(t *testing.T) {
 	resumed.Status.Versions = resumed.Status.Versions[2:]
 	o.handler("ReleaseChannel").OnUpdate(channel, resumed)
 	expect(t, o, lagMetric, fmt.Sprintf(`{channel="latest"} %d`, start.Add(time.Hour).Unix())) // 1.2.5 is no longer listed
+}
+
+// TestDeploymentsThatAreNotDueAreNotBehind: a deployment whose upgrade policy allows no newer version, that waits for the
+// maintenance window of its account, or that keeps a stopped version is not behind: it would be so for days or forever.
+func TestDeploymentsThatAreNotDueAreNotBehind(t *testing.T) {
+	seen := func(version string, hours int) v1alpha1.ChannelVersion {
+		return v1alpha1.ChannelVersion{Version: version, FirstSeen: metav1.NewTime(start.Add(time.Duration(hours) * time.Hour))}
+	}
+	channel := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "latest"}}
+	channel.Status.Versions = []v1alpha1.ChannelVersion{seen("2.0.1", 6), seen("2.0.0", 5), seen("1.3.0", 4), seen("1.2.4", 3), seen("1.2.3", 1)}
+	channel.Status.Rollouts = []v1alpha1.VersionRollout{{Version: "2.0.1", State: v1alpha1.VersionStopped}}
+	const held, behind = "held", "behind"
+	for name, test := range map[string]struct {
+		version string
+		change  func(*v1alpha1.Deployment)
+		state   string
+		since   int // hours; for deployments that are behind
+	}{
+		"no policy":                 {"1.3.0", func(*v1alpha1.Deployment) {}, behind, 5},
+		"minor":                     {"1.3.0", func(d *v1alpha1.Deployment) { d.Spec.UpgradePolicy = v1alpha1.UpgradeMinor }, held, 0},
+		"minor, not the newest":     {"1.2.4", func(d *v1alpha1.Deployment) { d.Spec.UpgradePolicy = v1alpha1.UpgradeMinor }, behind, 4},
+		"patch":                     {"1.2.4", func(d *v1alpha1.Deployment) { d.Spec.UpgradePolicy = v1alpha1.UpgradePatch }, held, 0},
+		"patch, not the newest":     {"1.2.3", func(d *v1alpha1.Deployment) { d.Spec.UpgradePolicy = v1alpha1.UpgradePatch }, behind, 3},
+		"patch, no longer listed":   {"1.1.0", func(d *v1alpha1.Deployment) { d.Spec.UpgradePolicy = v1alpha1.UpgradePatch }, held, 0},
+		"patch, newer is withdrawn": {"2.1.0", func(d *v1alpha1.Deployment) { d.Spec.UpgradePolicy = v1alpha1.UpgradePatch }, behind, 1},
+		"patch, another channel": {"1.2.4", func(d *v1alpha1.Deployment) {
+			d.Spec.UpgradePolicy = v1alpha1.UpgradePatch
+			d.Status.History = []v1alpha1.VersionRun{{Version: "1.2.4", ReleaseChannel: "stable"}}
+		}, behind, 4},
+		"maintenance window": {"1.2.3", func(d *v1alpha1.Deployment) { d.Status.Conditions[0].Reason = v1alpha1.ReasonWaitingForWindow }, held, 0},
+		"stopped version":    {"2.0.1", func(*v1alpha1.Deployment) {}, "current", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newObjects()
+			o.handler("ReleaseChannel").OnAdd(channel, true)
+			d := deployment("sales", metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+			d.Status.CurrentVersion = test.version
+			test.change(d)
+			o.handler("Deployment").OnAdd(d, true)
+			counts := map[string]int{behind: 0, "current": 0}
+			counts[test.state]++
+			var want []string
+			for _, state := range slices.Sorted(maps.Keys(counts)) {
+				want = append(want, fmt.Sprintf(`{channel="latest",state=%q} %d`, state, counts[state]))
+			}
+			expect(t, o, channelMetric, want...)
+			if test.state != behind {
+				expect(t, o, lagMetric)
+				return
+			}
+			expect(t, o, lagMetric, fmt.Sprintf(`{channel="latest"} %d`, start.Add(time.Duration(test.since)*time.Hour).Unix()))
+		})
+	}
 }
