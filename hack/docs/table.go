@@ -75,17 +75,16 @@ func collect(rows *[]row, path string, s *apiextensionsv1.JSONSchemaProps) {
 func split(description string) (string, string) {
 	description = strings.Join(strings.Fields(description), " ")
 	before, after, found := strings.Cut(description, " when absent")
-	if !found || strings.HasSuffix(before, ";") {
+	start := max(strings.LastIndex(before, "; "), strings.LastIndex(before, ". "))
+	if !found || strings.HasSuffix(before, ";") || start < 0 {
 		return description, ""
 	}
-	for _, separator := range []string{"; ", ". "} {
-		if i := strings.LastIndex(before, separator); i >= 0 {
-			// The rest of the sentence explains the default: "0 when absent: none".
-			explained, rest, _ := strings.Cut(after, ".")
-			return before[:i] + "." + rest, before[i+len(separator):] + explained
-		}
+	// The rest of the sentence explains the default: "0 when absent: none".
+	explained, rest := strings.TrimSuffix(after, "."), ""
+	if end := strings.Index(after, ". "); end >= 0 {
+		explained, rest = after[:end], after[end+1:]
 	}
-	return description, ""
+	return before[:start] + "." + rest, strings.TrimSuffix(before[start+len("; "):], ",") + explained
 }
 
 func typeOf(s *apiextensionsv1.JSONSchemaProps) string {

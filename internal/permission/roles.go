@@ -39,7 +39,7 @@ const (
 	alerts    = "there are no alerts"
 	agents    = "agents are objects of Kubernetes"
 	chats     = "a chat is read by the person who has begun it"
-	look      = "there are no dashboards"
+	look      = "there are no palettes and themes of dashboards"
 	tiers     = "roles have no license tiers"
 	embedding = "there is no embedding"
 )
@@ -85,7 +85,7 @@ var Actions = []Action{
 	{Name: "DeploymentAgentRead"},
 	{Name: "OAuthIntegrationsManage"},
 	{"OAuthIntegrationsIssueTokens", "each user authorizes OAuth integrations for themselves, without a permission"},
-	{"McpToolsManage", "there are no MCP tools"},
+	{"McpToolsManage", "spec.mcp of the Account has the deployments that MCP tools reach"},
 	{"AIBIDevelop", tiers},
 	{"AIBIExplore", tiers},
 	{"AIBIView", tiers},
