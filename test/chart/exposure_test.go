@@ -150,6 +150,22 @@ func TestCertificatesHaveTheVerifiedName(t *testing.T) {
 	}
 }
 
+// TestCertificateHasTheHostOfRepositories: without a URL in the values, the controller and the pods read repositories from the
+// Service, so a certificate of cert-manager has its name.
+func TestCertificateHasTheHostOfRepositories(t *testing.T) {
+	const certManager = "apiserver.tls.certManager.enabled=true,apiserver.tls.certManager.issuerRef.name=company,apiserver.tls.certManager.dnsNames={demo.example.com}"
+	for values, want := range map[string]string{
+		"": "- demo.example.com\n- quoin-apiserver.quoin-system.svc",
+		"apiserver.repositories.url=https://git.example.com": "- demo.example.com",
+		"apiserver.database.enabled=false":                   "- demo.example.com",
+	} {
+		certificate := render(t, "--set", certManager, "--set", values).the(t, "Certificate", "quoin-apiserver")
+		if got := field(t, certificate, "spec", "dnsNames"); got != want {
+			t.Errorf("%q: the certificate has\n%s\nwant\n%s", values, got, want)
+		}
+	}
+}
+
 // TestCertificatesOfCertManager: the server reads the Secret that cert-manager writes, and cert-manager writes the caBundle.
 func TestCertificatesOfCertManager(t *testing.T) {
 	all := render(t, "--values", exposed)
