@@ -8,9 +8,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,7 +108,7 @@ func (s *session) psql(ctx context.Context, o *psqlOptions, name string, argumen
 	})
 }
 
-// execPsql runs psql on a forwarded port of a ready pod.
+// execPsql runs psql on a forwarded port of a ready pod. Ctrl-C is for psql, which cancels its query and continues.
 func (s *session) execPsql(ctx context.Context, c client.Reader, e *v1alpha1.Environment, arguments []string) error {
 	program, err := exec.LookPath("psql")
 	if err != nil {
@@ -116,12 +118,15 @@ func (s *session) execPsql(ctx context.Context, c client.Reader, e *v1alpha1.Env
 	if err := c.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Status.CredentialsSecret}, secret); err != nil {
 		return err
 	}
-	port, stop, err := s.forward(ctx, e)
+	// ctx ends with Ctrl-C, running does not.
+	running, release := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)
+	defer release()
+	port, stop, err := s.forward(ctx, running, e)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	command := exec.CommandContext(ctx, program, append([]string{"-h", "127.0.0.1", "-p", strconv.Itoa(port), "-U", engine.SQLUser}, arguments...)...) //nolint:gosec // the user's own arguments, without a shell
+	command := exec.CommandContext(running, program, append([]string{"-h", "127.0.0.1", "-p", strconv.Itoa(port), "-U", engine.SQLUser}, arguments...)...) //nolint:gosec // the user's own arguments, without a shell
 	command.Env = append(os.Environ(), "PGPASSWORD="+string(secret.Data[engine.KeySQLPassword]), "PGSSLMODE=disable")
 	command.Stdin, command.Stdout, command.Stderr = s.Stdin, s.Stdout, s.Stderr
 	if err := command.Run(); err != nil {
@@ -130,12 +135,14 @@ func (s *session) execPsql(ctx context.Context, c client.Reader, e *v1alpha1.Env
 	return nil
 }
 
-// forward starts kubectl port-forward to the Service of an environment. It returns the local port, and a
-// function that ends kubectl and waits until it has ended.
-func (s *session) forward(ctx context.Context, e *v1alpha1.Environment) (port int, stop func(), err error) {
-	ctx, cancel := context.WithCancel(ctx)
+// forward starts kubectl port-forward to the Service of an environment, unless ctx ends before it has started. It runs
+// until running ends. It returns the local port, and a function that ends kubectl and waits until it has ended.
+func (s *session) forward(ctx, running context.Context, e *v1alpha1.Environment) (port int, stop func(), err error) {
+	running, cancel := context.WithCancel(running)
+	started := context.AfterFunc(ctx, cancel)
 	arguments := append([]string{"port-forward", "--namespace=" + e.Namespace, "service/" + engine.APIName(e.Name), ":" + strconv.Itoa(engine.PortSQL)}, s.connectionArguments()...)
-	command := exec.CommandContext(ctx, "kubectl", arguments...) //nolint:gosec // the user's own arguments, without a shell
+	command := exec.CommandContext(running, "kubectl", arguments...) //nolint:gosec // the user's own arguments, without a shell
+	command.SysProcAttr = withoutInterrupts()
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	stdout, err := command.StdoutPipe()
@@ -149,13 +156,7 @@ func (s *session) forward(ctx context.Context, e *v1alpha1.Environment) (port in
 	found, ended := make(chan int, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		lines := bufio.NewScanner(stdout)
-		for lines.Scan() {
-			if match := forwarding.FindStringSubmatch(lines.Text()); match != nil && len(found) == 0 {
-				port, _ := strconv.Atoi(match[1])
-				found <- port
-			}
-		}
+		findPort(stdout, found)
 		_ = command.Wait() // stderr has the reason
 	}()
 	stop = func() {
@@ -164,13 +165,31 @@ func (s *session) forward(ctx context.Context, e *v1alpha1.Environment) (port in
 	}
 	select {
 	case port := <-found:
-		return port, stop, nil
+		if started() {
+			return port, stop, nil
+		}
+		stop()
+		return 0, nil, ctx.Err()
 	case <-ended:
 		cancel()
+		if ctx.Err() != nil {
+			return 0, nil, ctx.Err()
+		}
 		return 0, nil, errors.New("kubectl port-forward: " + oneLine(stderr.String()))
 	case <-time.After(forwardTimeout):
 		stop()
 		return 0, nil, fmt.Errorf("kubectl port-forward did not start within %s", forwardTimeout)
+	}
+}
+
+// findPort reads the output of kubectl port-forward to its end, and sends the local port.
+func findPort(output io.Reader, found chan<- int) {
+	lines := bufio.NewScanner(output)
+	for lines.Scan() {
+		if match := forwarding.FindStringSubmatch(lines.Text()); match != nil && len(found) == 0 {
+			port, _ := strconv.Atoi(match[1])
+			found <- port
+		}
 	}
 }
 
