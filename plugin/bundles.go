@@ -227,21 +227,27 @@ func (b *collection) log(ctx context.Context, pod *corev1.Pod, container string,
 	b.Text(name, a.body)
 }
 
-// hideSecrets reads the Secrets of a namespace, if the caller may, to hide their values in all files.
+// hideSecrets reads all Secrets of a namespace, if the caller may, to hide their values in all files.
 // They are not added.
 func (b *collection) hideSecrets(ctx context.Context, namespace string) {
-	secrets := &corev1.SecretList{}
-	if err := b.client.List(ctx, secrets, client.InNamespace(namespace), client.Limit(maxBundled)); err != nil {
-		if !isForbidden(err) {
-			b.Problem("the Secrets of "+namespace+", to hide their values", err)
-		}
-		return
-	}
-	for i := range secrets.Items {
-		for name, value := range secrets.Items[i].Data {
-			if !strings.HasSuffix(name, ".crt") { // certificates are public
-				b.Hide(name, string(value))
+	options := &client.ListOptions{Namespace: namespace, Limit: maxListed}
+	for {
+		secrets := &corev1.SecretList{}
+		if err := b.client.List(ctx, secrets, options); err != nil {
+			if !isForbidden(err) {
+				b.Problem("the Secrets of "+namespace+", to hide their values", err)
 			}
+			return
+		}
+		for i := range secrets.Items {
+			for name, value := range secrets.Items[i].Data {
+				if !strings.HasSuffix(name, ".crt") { // certificates are public
+					b.Hide(name, string(value))
+				}
+			}
+		}
+		if options.Continue = secrets.Continue; options.Continue == "" {
+			return
 		}
 	}
 }

@@ -2,6 +2,9 @@ package plugin
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -33,5 +36,37 @@ func TestBundleLimitsLogs(t *testing.T) {
 	}
 	if text := files[root+"problems.txt"]; !strings.Contains(text, "logs: only the first 200\n") {
 		t.Errorf("problems.txt does not name the limit:\n%s", text)
+	}
+}
+
+// An archive hides the values of all Secrets of a namespace, also of those that the API server returns in a further page.
+func TestBundleHidesAllSecrets(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/version":
+			_, _ = io.WriteString(w, `{"gitVersion":"v1.36.0"}`)
+		case r.URL.Path == "/api/v1/namespaces/demo/secrets" && r.URL.Query().Get("continue") == "":
+			_, _ = io.WriteString(w, `{"metadata":{"continue":"next"},"items":[{"data":{"key":"Zmlyc3QtdmFsdWU="}}]}`)
+		case r.URL.Path == "/api/v1/namespaces/demo/secrets":
+			_, _ = io.WriteString(w, `{"items":[{"data":{"key":"c2Vjb25kLXZhbHVl"}}]}`)
+		case r.URL.Path == "/api/v1/namespaces/demo/events":
+			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"e"},"message":"it rejects first-value and second-value"}]}`)
+		default:
+			_, _ = io.WriteString(w, `{"items":[]}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	code, stdout, stderr := runPlugin(t, "bundle", "-n", "demo", "-f", "-", "-s", server.URL)
+	if code != exitDone {
+		t.Fatalf("%d, %q", code, stderr)
+	}
+	files, err := bundletest.Files(strings.NewReader(stdout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "it rejects [HIDDEN] and [HIDDEN]"
+	if events := files["quoin-bundle-19700101T000000Z/namespaces/demo/events.yaml"]; !strings.Contains(events, want) {
+		t.Errorf("the events do not have %q:\n%s", want, events)
 	}
 }
