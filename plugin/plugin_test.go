@@ -196,3 +196,14 @@ func TestAuditEvents(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 }
+
+// A response that is larger than the limit is an error, not its beginning.
+func TestLargeResponse(t *testing.T) {
+	const limit = 1 << 20
+	for size, want := range map[int]string{limit: "", limit + 1: "it is larger than 1 MiB"} {
+		body, err := readAll(strings.NewReader(strings.Repeat("x", size)), limit)
+		if want == "" && (err != nil || len(body) != size) || want != "" && (err == nil || body != nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d bytes: %d bytes, %v; want %q", size, len(body), err, want)
+		}
+	}
+}

@@ -25,7 +25,7 @@ import (
 const (
 	// restTimeout limits a request to the REST API.
 	restTimeout = 2 * time.Minute
-	// maxAnswer is the number of bytes of a response that are read.
+	// maxAnswer is the number of bytes that a response may have.
 	maxAnswer = 256 << 20
 	// aggregatedPath is the path of the accounts of the aggregated API.
 	aggregatedPath = "/apis/api.platform.quoin.dev/v1/accounts/"
@@ -152,7 +152,7 @@ func send(ctx context.Context, client *http.Client, base string, r request, auth
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	body, err := readAll(response.Body, maxAnswer)
 	if err != nil {
 		return nil, fmt.Errorf("read the response: %w", err)
 	}
@@ -161,6 +161,16 @@ func send(ctx context.Context, client *http.Client, base string, r request, auth
 		return a, a.problem(req)
 	}
 	return a, nil
+}
+
+// readAll reads a response to its end. One that is larger than the limit is an error: its beginning could be taken for the
+// whole, such as an export of the audit log.
+func readAll(from io.Reader, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(from, limit+1))
+	if err == nil && int64(len(body)) > limit {
+		return nil, fmt.Errorf("it is larger than %d MiB: request less, such as a part of the audit log with --start and --end", limit>>20)
+	}
+	return body, err
 }
 
 // problem returns the error in a response: a Status of Kubernetes, or a problem of the REST API.
