@@ -146,6 +146,8 @@ func TestInvalidUsage(t *testing.T) {
 		"psql sales -- -c 1":                     "arguments of psql need --exec",
 		"token sales --security-context []":      "--security-context must be a JSON object",
 		"status -o wide":                         "must be one of table, json, yaml",
+		"keys create ci --expires -1h":           "--expires is -1h0m0s, must not be negative",
+		"keys create ci -o wide":                 "must be one of table, json, yaml",
 	} {
 		t.Setenv("QUOIN_API_KEY", "")
 		code, stdout, stderr := runPlugin(t, append(strings.Fields(args), "-s", "https://127.0.0.1:1")...)
