@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -156,7 +157,11 @@ func (o *objects) ledgers(ctx context.Context) (all []ledger, err error) {
 func (o *objects) writeNamespace(ctx context.Context, name string) error {
 	n := &unstructured.Unstructured{}
 	n.SetGroupVersionKind(namespaceKind)
-	if err := o.reader.Get(ctx, client.ObjectKey{Name: name}, n); err != nil {
+	err := o.reader.Get(ctx, client.ObjectKey{Name: name}, n)
+	if apierrors.IsNotFound(err) && name == o.namespace { // the archive would lack the claims of hosts, and a restore would look there for a controller
+		return fmt.Errorf("the namespace %q does not exist: set --namespace to that of Quoin", name)
+	}
+	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	return o.write(n)

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +35,7 @@ func TestSecretsOfQuoin(t *testing.T) {
 	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
 	account.Spec.Namespace = "demo"
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "quoin-system"}},
 		account,
 		secret("labelled", map[string]string{"app.kubernetes.io/managed-by": "quoin"}),
 		secret("variables", map[string]string{v1alpha1.LabelDeployment: "sales"}, owner(quoin, "Deployment", true)),
@@ -66,8 +68,8 @@ func TestKindsOfQuoin(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var existing []client.Object
-	var want []string
+	existing := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "quoin-system"}}}
+	want := []string{"Namespace"}
 	for _, kind := range v1alpha1.Kinds {
 		obj, ok := kind.Object.DeepCopyObject().(client.Object)
 		if !ok {
@@ -97,5 +99,29 @@ func TestKindsOfQuoin(t *testing.T) {
 	slices.Sort(want)
 	if diff := cmp.Diff(want, kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+}
+
+// TestNamespaceOfQuoinIsRequired: a copy without the namespace of Quoin would lack the claims of hosts.
+func TestNamespaceOfQuoinIsRequired(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	installed := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "platform"}}
+	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "demo"}}
+	account.Spec.Namespace = "demo" // does not exist yet
+	o := &objects{
+		reader: fake.NewClientBuilder().WithScheme(scheme).WithObjects(installed, account).Build(),
+		write:  func(*unstructured.Unstructured) error { return nil },
+	}
+	for namespace, want := range map[string]string{"platform": "", "quoin-system": `the namespace "quoin-system" does not exist`} {
+		o.namespace = namespace
+		err := o.writeAll(t.Context())
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", namespace, err, want)
+		}
 	}
 }
