@@ -86,6 +86,15 @@ func checkEndpoint(endpoint v1alpha1.HTTPSEndpoint) error {
 	return nil
 }
 
+// HostOf returns the host of an endpoint with its port, in lower case; empty for an invalid URL.
+func HostOf(endpoint v1alpha1.HTTPSEndpoint) string {
+	u, err := url.Parse(string(endpoint))
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Host)
+}
+
 // InEffect returns the integrations that are in effect: the oldest, up to the limit.
 func InEffect(all []*v1alpha1.OAuthIntegration) []*v1alpha1.OAuthIntegration {
 	sorted := slices.SortedFunc(slices.Values(all), func(x, y *v1alpha1.OAuthIntegration) int {

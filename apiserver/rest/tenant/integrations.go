@@ -310,7 +310,7 @@ type UpdateIntegrationInput struct {
 	IntegrationInput
 	Body *struct {
 		IntegrationProperties
-		ClientSecret rest.Nullable[string] `json:"clientSecret,omitempty" secret:"true" minLength:"1" maxLength:"4096" doc:"Kept when absent or null."`
+		ClientSecret rest.Nullable[string] `json:"clientSecret,omitempty" secret:"true" minLength:"1" maxLength:"4096" doc:"Kept when absent or null. Required if tokenUrl or config.revocationUrl moves to another host."`
 	}
 }
 
@@ -323,32 +323,47 @@ func (a *api) updateIntegration(ctx context.Context, in *UpdateIntegrationInput)
 		return &IntegrationOutput{shownIntegration(ctx, found)}, nil
 	}
 	value := ptr.Deref(in.Body.ClientSecret.Value, "")
-	var held *corev1.Secret
 	changed, err := edit.Change(ctx, a.Kube, found, func(edited *v1alpha1.OAuthIntegration) error {
 		live := edited.DeepCopy()
 		if err := in.Body.apply(&edited.Spec); err != nil {
 			return err
 		}
-		if err := checkIntegration(ctx, edited); err != nil || value == "" {
+		if err := checkIntegration(ctx, edited); err != nil {
 			return err
 		}
 		// The request changes nothing if the Secret is not to be changed; the owner of a changed field has precedence.
 		if _, err := fieldowner.CheckChange(live, edited); err != nil {
 			return err
 		}
-		var err error
-		held, err = a.clientSecret(ctx, edited)
-		return err
+		if value == "" {
+			return checkHosts(&live.Spec, &edited.Spec)
+		}
+		held, err := a.clientSecret(ctx, edited)
+		if err != nil {
+			return err
+		}
+		// Before the endpoints: another host must not get the previous secret.
+		return a.setClientSecret(ctx, edited, held, value)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if value != "" {
-		if err := a.setClientSecret(ctx, changed, held, value); err != nil {
-			return nil, err
+	return &IntegrationOutput{shownIntegration(ctx, changed)}, nil
+}
+
+// checkHosts returns an error if a change that keeps the client's secret would send it to another host: the secret is not shown to
+// callers who may manage integrations, so they must not get it in this way either.
+func checkHosts(before, after *v1alpha1.OAuthIntegrationSpec) error {
+	known := []string{oauthintegration.HostOf(before.TokenURL), oauthintegration.HostOf(before.RevocationURL)}
+	for _, e := range []struct {
+		property string
+		endpoint v1alpha1.HTTPSEndpoint
+	}{{"tokenUrl", after.TokenURL}, {"config." + revocationProperty, after.RevocationURL}} {
+		if host := oauthintegration.HostOf(e.endpoint); e.endpoint != "" && !slices.Contains(known, host) {
+			return rest.BadRequest("%s: %q is another host, which would get the client's secret: send clientSecret too", e.property, rest.Clip(host))
 		}
 	}
-	return &IntegrationOutput{shownIntegration(ctx, changed)}, nil
+	return nil
 }
 
 func (a *api) deleteIntegration(ctx context.Context, in *IntegrationInput) (*rest.SuccessOutput, error) {

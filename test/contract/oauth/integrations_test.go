@@ -93,6 +93,8 @@ func TestIntegrationsAreManagedOverREST(t *testing.T) {
 		"name": `"Lake"`, "tokenUrl": `"https://login.example.com/v2/token"`, "scopes": `["sql","offline_access"]`, "config.region": `"eu"`,
 	})
 	acme.hasSecret(t, object, "hidden-secret")
+	acme.call(t, acme.admin, "PUT", first, acme.properties(map[string]any{"clientSecret": nil, "tokenUrl": "https://evil.example/token"})).Rejected(400, "tokenUrl", "evil.example", "clientSecret")
+	acme.call(t, acme.admin, "GET", first, nil).Is(200).Want(map[string]string{"tokenUrl": `"https://login.example.com/v2/token"`})
 	change["clientSecret"], change["scopes"], change["config"] = "rotated-secret", []string{}, map[string]any{}
 	acme.call(t, acme.admin, "PUT", first, change).Is(200).Want(map[string]string{"scopes": "null", "config": "null"})
 	acme.hasSecret(t, object, "rotated-secret")
