@@ -14,6 +14,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/oauthintegration"
 )
 
 const (
@@ -144,6 +145,25 @@ func revocationOf(i *v1alpha1.OAuthIntegration, config *oauth2.Config) *revocati
 	}
 	return &revocation{string(i.Spec.RevocationURL), config.ClientID, config.ClientSecret, config.Endpoint.AuthStyle == oauth2.AuthStyleInParams}
 }
+
+// mayReach reports whether an endpoint of the integration may get the tokens: its host has issued them, or was to revoke them when
+// they were issued. The endpoints may have been changed since then by someone who must not have the tokens.
+func (t *secrets) mayReach(endpoint v1alpha1.HTTPSEndpoint) bool {
+	host := oauthintegration.HostOf(endpoint)
+	return t.Host == "" || host == t.Host || t.By != nil && host == oauthintegration.HostOf(v1alpha1.HTTPSEndpoint(t.By.URL))
+}
+
+// revocationBy returns how the tokens are revoked now: as the integration tells, or as when they were issued if its endpoint may not
+// get them.
+func (t *secrets) revocationBy(i *v1alpha1.OAuthIntegration, config *oauth2.Config) *revocation {
+	if i.Spec.RevocationURL != "" && !t.mayReach(i.Spec.RevocationURL) {
+		return t.By
+	}
+	return revocationOf(i, config)
+}
+
+// errOtherHost is returned for the refresh of a token at a host that has not issued it.
+var errOtherHost = errors.New("the token endpoint of the integration is on another host than the one that has issued the token: authorize the integration again")
 
 // revoke revokes the tokens of a person at a provider (RFC 7009). Revoking the refresh token ends the access tokens too.
 func (s *Service) revoke(ctx context.Context, by *revocation, of secrets) error {

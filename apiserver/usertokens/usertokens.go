@@ -210,7 +210,7 @@ func (s *Service) Complete(ctx context.Context, a *v1alpha1.Account, user, path 
 	if err != nil {
 		return "", content.Errorf(content.BadGateway, "The provider does not respond: %s. Begin the authorization again later.", err)
 	}
-	received.By = revocationOf(i, config)
+	received.Host, received.By = oauthintegration.HostOf(i.Spec.TokenURL), revocationOf(i, config)
 	in, err := s.sealed(ctx, a, user, flow.Integration, received)
 	if err != nil {
 		return "", err
@@ -226,6 +226,8 @@ func (s *Service) Complete(ctx context.Context, a *v1alpha1.Account, user, path 
 type secrets struct {
 	Access  string `json:"access"`
 	Refresh string `json:"refresh,omitempty"`
+	// Host is that of the token endpoint that has issued them; empty for those of an earlier release, until they are refreshed.
+	Host string `json:"host,omitempty"`
 	// By is how the tokens are revoked; nil if the provider has no revocation endpoint.
 	By *revocation `json:"revocation,omitempty"`
 }

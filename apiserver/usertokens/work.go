@@ -16,6 +16,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/content/usertoken"
 	"github.com/quoin-dev/quoin/internal/keyring"
+	"github.com/quoin-dev/quoin/internal/oauthintegration"
 )
 
 const (
@@ -143,7 +144,7 @@ func (s *Service) finishRevocation(ctx context.Context, a *v1alpha1.Account, i *
 	by := held.By
 	if i != nil && err == nil { // its endpoint and secret may be other ones than when the token was issued
 		if config, unreadable := s.client(ctx, a, i); unreadable == nil {
-			by = revocationOf(i, config)
+			by = held.revocationBy(i, config)
 		} else if by == nil {
 			err = unreadable
 		}
@@ -222,6 +223,9 @@ func (s *Service) storeRefreshed(ctx context.Context, l usertoken.Leased, in use
 }
 
 func (s *Service) refreshed(ctx context.Context, a *v1alpha1.Account, i *v1alpha1.OAuthIntegration, held secrets) (*received, error) {
+	if !held.mayReach(i.Spec.TokenURL) {
+		return nil, errOtherHost
+	}
 	config, err := s.client(ctx, a, i)
 	if err != nil {
 		return nil, err
@@ -230,7 +234,7 @@ func (s *Service) refreshed(ctx context.Context, a *v1alpha1.Account, i *v1alpha
 		return config.TokenSource(ctx, &oauth2.Token{RefreshToken: held.Refresh}).Token()
 	})
 	if err == nil {
-		got.By = revocationOf(i, config)
+		got.Host, got.By = oauthintegration.HostOf(i.Spec.TokenURL), held.revocationBy(i, config)
 	}
 	return got, err
 }

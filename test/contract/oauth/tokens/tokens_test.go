@@ -357,6 +357,43 @@ func TestTokenIsRevoked(t *testing.T) {
 	w.noSecrets(of.AccessToken)
 }
 
+// TestTokensStayWithTheirProvider: an integration whose endpoints are changed to another host sends it no tokens that were issued
+// before.
+func TestTokensStayWithTheirProvider(t *testing.T) {
+	w := newWorld(t)
+	w.authorize("ada", 3)
+	w.authorize("bob", 3)
+	other, requests := oauthprovider.New(), 0
+	t.Cleanup(other.Close)
+	other.Fail(func(*http.Request) (int, string) { requests++; return 500, "" })
+	i := &v1alpha1.OAuthIntegration{}
+	w.must(w.api.Get(t.Context(), client.ObjectKey{Namespace: "demo", Name: "warehouse"}, i))
+	before := i.Spec
+	i.Spec.RevocationURL = v1alpha1.HTTPSEndpoint(other.URL + "/revoke")
+	w.must(w.api.Update(t.Context(), i))
+	w.clock.Step(56 * time.Minute)
+	w.round() // the tokens are refreshed, and still revoked where they were issued
+	i.Spec.TokenURL = v1alpha1.HTTPSEndpoint(other.URL + "/token")
+	w.must(w.api.Update(t.Context(), i))
+	w.clock.Step(56 * time.Minute)
+	w.round()
+	if got := w.token("ada", 3); got.Status != usertoken.Failing || !strings.Contains(got.LastError, "another host") || w.credential("ada").AccessToken == "" {
+		t.Errorf("%+v", got)
+	}
+	w.must(w.service.Revoke(t.Context(), w.account, "bob", 3))
+	w.round()
+	if requests > 0 || w.provider.Refreshes() != 2 || w.provider.Live() != 4 || w.rows() != 1 {
+		t.Errorf("%d requests to another host, %d refreshes, %d tokens are valid, %d are stored", requests, w.provider.Refreshes(), w.provider.Live(), w.rows())
+	}
+	i.Spec = before
+	w.must(w.api.Update(t.Context(), i))
+	w.clock.Step(time.Hour)
+	w.round()
+	if got := w.token("ada", 3); got.Status != usertoken.Active || got.LastError != "" || w.provider.Refreshes() != 3 {
+		t.Errorf("%d refreshes: %+v", w.provider.Refreshes(), got)
+	}
+}
+
 func TestPeopleLeave(t *testing.T) {
 	w := newWorld(t)
 	w.authorize("ada", 3)
