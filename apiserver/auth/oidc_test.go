@@ -32,6 +32,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/access"
+	"github.com/quoin-dev/quoin/internal/claims"
 )
 
 type object = map[string]any
@@ -225,6 +226,9 @@ func (l userList) UsersNamed(namespace, userName string) (found []*v1alpha1.Scim
 	}
 	return found
 }
+
+// UsersFreed implements Users: the users do not change.
+func (userList) UsersFreed(string) uint64 { return 0 }
 
 // RolesOfGroups implements Users: each user is in a group of its name.
 func (l userList) RolesOfGroups(_ context.Context, namespace, user string) (roles []v1alpha1.AccountRoleReference) {
@@ -566,6 +570,37 @@ func TestOIDCUsers(t *testing.T) {
 			t.Errorf("%s: is user %q with %v, want %q, admin %t", name, got.User, got.Grants, tc.is, tc.isAdmin)
 		}
 	}
+}
+
+// changingUsers implements Users for users that are created and deleted.
+type changingUsers struct {
+	userList
+	freed uint64
+}
+
+func (c *changingUsers) UsersFreed(string) uint64 { return c.freed }
+
+// TestOIDCUserIsSoonDeleted: a person without a ScimUser sends a request, and is provisioned and deprovisioned before another one.
+func TestOIDCUserIsSoonDeleted(t *testing.T) {
+	key := es256("1")
+	p := newProvider(t, key)
+	live, clock, users := indexed(t), clocktesting.NewFakePassiveClock(now), &changingUsers{}
+	a := NewOIDC(NewActiveUsers(users, rolesIn(t, nil), live, clock), clock, p.Client())
+	try := func(want bool) {
+		t.Helper()
+		if _, err := a.Authenticate(t.Context(), p.account(), bearer(key.token(p.claims(nil)))); (err == nil) != want || err != nil && !errors.Is(err, ErrNoCredential) {
+			t.Errorf("%v, want access: %t", err, want)
+		}
+	}
+	try(true)
+	users.userList = userList{ann()}
+	try(true)
+	if err := claims.Deprovision(t.Context(), live, ann()); err != nil {
+		t.Fatal(err)
+	}
+	users.userList, users.freed = nil, 1
+	try(false)
+	try(false)
 }
 
 // TestRolesOfUsers: the permissions are the union of the roles of a user, of its groups and of the groups in the token.

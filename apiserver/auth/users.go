@@ -25,6 +25,9 @@ type Users interface {
 	// UsersNamed returns the ScimUsers in a namespace with a user name, ignoring case, also those that lost it to
 	// another one. They are shared and must not be modified.
 	UsersNamed(namespace, userName string) []*v1alpha1.ScimUser
+	// UsersFreed returns how many ScimUsers in a namespace were deleted or renamed so far. Whoever does not find such a user by its
+	// name has the number with it.
+	UsersFreed(namespace string) uint64
 	// RolesOfGroups returns the roles of the groups that a user is in, directly or through others.
 	RolesOfGroups(ctx context.Context, namespace, user string) []v1alpha1.AccountRoleReference
 }
@@ -36,8 +39,8 @@ type Roles interface {
 }
 
 const (
-	// unknownUserFor is how long a user that SCIM does not know is not looked up again. A user that is deleted
-	// was known, and is looked up then.
+	// unknownUserFor is how long a user that SCIM does not know is not looked up again, unless a user is deleted or renamed: that may be
+	// this one, who was created since.
 	unknownUserFor = time.Minute
 	// maxUnknownUsers bounds the memory for such users: callers with valid tokens.
 	maxUnknownUsers = 10_000
@@ -49,13 +52,19 @@ type ActiveUsers struct {
 	users Users
 	roles Roles
 	live  client.Reader
-	// gone are users without a ScimUser by namespace and name; true if they were deprovisioned.
-	gone *expiringCache[string, bool]
+	// gone are users without a ScimUser by namespace and name.
+	gone *expiringCache[string, goneUser]
+}
+
+// goneUser is what is known of a user without a ScimUser while no other user of the namespace is freed.
+type goneUser struct {
+	deprovisioned bool
+	freed         uint64
 }
 
 // NewActiveUsers returns an ActiveUsers. live reads from the Kubernetes API server.
 func NewActiveUsers(users Users, roles Roles, live client.Reader, clk clock.PassiveClock) *ActiveUsers {
-	return &ActiveUsers{users: users, roles: roles, live: live, gone: newExpiringCache[string, bool](clk, unknownUserFor, maxUnknownUsers)}
+	return &ActiveUsers{users: users, roles: roles, live: live, gone: newExpiringCache[string, goneUser](clk, unknownUserFor, maxUnknownUsers)}
 }
 
 // named returns the ScimUser of a user name, nil if there is none: users that were never provisioned are
@@ -92,16 +101,17 @@ func (u *ActiveUsers) Principal(ctx context.Context, account *v1alpha1.Account, 
 
 // checkDeprovisioned returns an error if a user, who has no ScimUser, was deprovisioned.
 func (u *ActiveUsers) checkDeprovisioned(ctx context.Context, namespace, userName string) error {
-	key := namespace + "/" + fold.Case(userName)
-	deprovisioned, known := u.gone.get(key)
-	if !known {
-		var err error
-		if deprovisioned, err = claims.IsDeprovisioned(ctx, u.live, namespace, userName); err != nil {
+	key, freed := namespace+"/"+fold.Case(userName), u.users.UsersFreed(namespace)
+	found, known := u.gone.get(key)
+	if !known || found.freed != freed {
+		deprovisioned, err := claims.IsDeprovisioned(ctx, u.live, namespace, userName)
+		if err != nil {
 			return fmt.Errorf("check whether the user was deprovisioned: %w", err)
 		}
-		u.gone.put(key, deprovisioned)
+		found = goneUser{deprovisioned, freed}
+		u.gone.put(key, found)
 	}
-	if deprovisioned {
+	if found.deprovisioned {
 		return unauthenticated("the user was deprovisioned")
 	}
 	return nil

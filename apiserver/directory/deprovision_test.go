@@ -246,6 +246,30 @@ func TestDeactivationIsOneWrite(t *testing.T) {
 	}
 }
 
+// TestFreedNamesAreCounted: authentication looks again for users without a ScimUser after one of the namespace has lost its name.
+func TestFreedNamesAreCounted(t *testing.T) {
+	m := newMemory(t)
+	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "ada"}, Spec: v1alpha1.ScimUserSpec{UserName: "ada@example.com"}}
+	for i, c := range []struct {
+		change func()
+		freed  uint64
+	}{
+		{func() { m.put(u) }, 0},
+		{func() { u.Spec.Active = new(false); m.put(u) }, 0},
+		{func() { u.Spec.UserName = "ADA@example.com"; m.put(u) }, 0},
+		{func() { u.Spec.UserName = "ada@example.org"; m.put(u) }, 1},
+		{func() { m.users.changed(m.users.cached("acme", "ada"), nil) }, 2},
+	} {
+		c.change()
+		if got := m.UsersFreed("acme"); got != c.freed || m.UsersFreed("globex") != 0 {
+			t.Errorf("change %d: %d names are freed, want %d", i, got, c.freed)
+		}
+	}
+	if found := m.UsersNamed("acme", "ada@example.org"); len(found) != 0 {
+		t.Errorf("found %+v", found)
+	}
+}
+
 // TestReplacedUsersStayInactive: keys and tokens of a deactivated user whose object kubectl replace has replaced by its manifest
 // are rejected, before the controller has restored the deactivation.
 func TestReplacedUsersStayInactive(t *testing.T) {

@@ -133,6 +133,9 @@ func (d *Directory) UsersNamed(namespace, userName string) []*v1alpha1.ScimUser 
 	return d.users.byUniqueValue.find(namespace, fold.Case(userName))
 }
 
+// UsersFreed implements auth.Users, from the cache.
+func (d *Directory) UsersFreed(namespace string) uint64 { return d.users.freed.of(namespace) }
+
 // Tenant is the resources of one account: the objects in its namespace. It implements scim.Store.
 type Tenant struct {
 	d           *Directory

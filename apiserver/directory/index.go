@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -112,6 +113,27 @@ func (x *attributeIndex[T]) find(namespace, value string) []T {
 		}
 	}
 	return objects
+}
+
+// counts has a number for each namespace. The zero value is empty. It is safe for concurrent use.
+type counts struct {
+	mu          sync.Mutex
+	ofNamespace map[string]uint64 // guarded by mu
+}
+
+func (c *counts) add(namespace string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ofNamespace == nil {
+		c.ofNamespace = map[string]uint64{}
+	}
+	c.ofNamespace[namespace]++
+}
+
+func (c *counts) of(namespace string) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ofNamespace[namespace]
 }
 
 // uniqueValue returns the values of an object in the index of a unique attribute.

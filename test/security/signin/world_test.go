@@ -70,6 +70,8 @@ func (p *people) UsersNamed(_, userName string) []*v1alpha1.ScimUser {
 	return slices.DeleteFunc(slices.Clone(p.users), func(u *v1alpha1.ScimUser) bool { return u.Spec.UserName != userName })
 }
 
+func (*people) UsersFreed(string) uint64 { return 0 }
+
 func (*people) RolesOfGroups(context.Context, string, string) []v1alpha1.AccountRoleReference {
 	return nil
 }
