@@ -186,6 +186,25 @@ func TestUserAsOktaAndEntra(t *testing.T) {
 	})
 }
 
+// TestForeignSubAttributes checks that members of a reference that are no sub-attributes of it are ignored where it is changed, too.
+func TestForeignSubAttributes(t *testing.T) {
+	const manager = enterprise + ":manager"
+	foreign := entra
+	foreign.ForeignSubAttributes = true
+	changed := put(enterprise, `{"employeeNumber":"701984","manager":{"value":"m2"}}`)
+	check(t, schema.User, example, []row{
+		{"a manager", "Entra 2.2", foreign, `{"op":"Replace","path":"` + manager + `","value":{"value":"m2","mail":"m@x"}}`, changed},
+		{"a manager without a path", "Entra 2.2", foreign, `{"op":"Add","value":{"` + manager + `":{"value":"m2","mail":"m@x"}}}`, changed},
+		{"only others", "Entra 2.2", foreign, `{"op":"Add","path":"` + manager + `","value":{"mail":"m@x"}}`, nil},
+	})
+	check(t, club, group, []row{
+		{"a member that the path selects", "Entra 2.2", foreign, `{"op":"Add","path":"members[value eq \"b\"]","value":{"display":"B","mail":"b@x"}}`,
+			put("members", `[{"value":"a","display":"Babs"},{"value":"b","display":"B"}]`)},
+		{"a member that no path selects", "Entra 2.2", foreign, `{"op":"Add","path":"members[value eq \"c\"]","value":{"display":"C","mail":"c@x"}}`,
+			put("members", `[{"value":"a","display":"Babs"},{"value":"b"},{"value":"c","display":"C"}]`)},
+	})
+}
+
 func TestGroupInDocument(t *testing.T) {
 	check(t, club, group, []row{
 		{"add of members", "3.5.2.1", strict, `{"op":"add","path":"members","value":[{"display":"C","$ref":"https://example.com/v2/Users/c","value":"c"}]}`,

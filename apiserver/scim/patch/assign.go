@@ -156,7 +156,8 @@ func (e *editor) merged(t target, old, value any) (any, error) {
 	now, _ := given.(map[string]any)
 	next := copied(was)
 	for name := range object {
-		if sub := t.Attribute.Sub(name); sub.Mutability != schema.ReadOnly && !derived(t.Attribute, sub) {
+		// Entra ID sends members that are no sub-attributes.
+		if sub := t.Attribute.Sub(name); sub != nil && sub.Mutability != schema.ReadOnly && !derived(t.Attribute, sub) {
 			delete(next, sub.Name) // null removes the value
 		}
 	}
