@@ -44,10 +44,7 @@ func (t *ResourceType) Normalize(body map[string]any, l Leniency) (Document, err
 		case SameName(t.Core.ID, name):
 			err = t.coreByURN(d, value, l)
 		case extension != nil:
-			var attributes any
-			if attributes, err = NormalizeExtension(extension, value, l); attributes != nil {
-				d[extension.ID] = attributes
-			}
+			err = addExtension(d, extension, value, l)
 		case l.ForeignSchemas && strings.Contains(name, ":"):
 		default:
 			err = t.attribute(d, name, value, l)
@@ -57,6 +54,19 @@ func (t *ResourceType) Normalize(body map[string]any, l Leniency) (Document, err
 		}
 	}
 	return d, nil
+}
+
+// addExtension adds the normalized attributes of an extension. An object without values is added only if there are user attributes:
+// it removes their values, and Keep keeps them if the extension is omitted.
+func addExtension(d Document, s *Schema, value any, l Leniency) error {
+	attributes, err := NormalizeExtension(s, value, l)
+	switch {
+	case attributes != nil:
+		d[s.ID] = attributes
+	case err == nil && value != nil && slices.ContainsFunc(s.Attributes, func(a *Attribute) bool { return a.IsUserAttribute }):
+		d[s.ID] = map[string]any{}
+	}
+	return err
 }
 
 func (t *ResourceType) coreByURN(d Document, value any, l Leniency) error {
@@ -340,7 +350,8 @@ func required(path string, attributes []*Attribute, object map[string]any) error
 
 // Keep copies immutable and retained attributes that a replacement omits from the previous document, and
 // returns an error if the replacement has other values for immutable ones (RFC 7644 section 3.5.1). An
-// immutable attribute without a value may be set. User attributes are kept if the replacement omits their extension.
+// immutable attribute without a value may be set. User attributes are kept if the replacement omits their extension. One without
+// attributes is removed from the replacement.
 func (t *ResourceType) Keep(before, after Document) error {
 	keep := func(extension string, attributes []*Attribute) error {
 		_, hadExtension := after[extension]
@@ -366,6 +377,9 @@ func (t *ResourceType) Keep(before, after Document) error {
 	for _, e := range t.Extensions {
 		if err := keep(e.Schema.ID, e.Schema.Attributes); err != nil {
 			return err
+		}
+		if isEmpty(after[e.Schema.ID]) {
+			delete(after, e.Schema.ID)
 		}
 	}
 	return nil

@@ -85,6 +85,36 @@ func TestNormalizeErrors(t *testing.T) {
 	}
 }
 
+// TestKeepUserAttributes checks that a replacement with the extension of user attributes replaces all of them, also by none, and that
+// one without it keeps them (docs/decisions/0070).
+func TestKeepUserAttributes(t *testing.T) {
+	user := User.With(Extension{Schema: &Schema{ID: UserAttributeURN, Attributes: []*Attribute{
+		{Name: "city", Type: String, CaseExact: true, Mutability: ReadWrite, Returned: Default, IsUserAttribute: true},
+		{Name: "tags", Type: String, MultiValued: true, Mutability: ReadWrite, Returned: Default, IsUserAttribute: true},
+	}}})
+	before := Document{"userName": "a", UserAttributeURN: map[string]any{"city": "Bonn", "tags": []any{"x"}}}
+	without := Document{"userName": "a"}
+	for body, want := range map[string]Document{
+		`{"userName":"a"}`: before,
+		`{"userName":"a","` + UserAttributeURN + `":null}`:                     before,
+		`{"userName":"a","` + UserAttributeURN + `":{}}`:                       without,
+		`{"userName":"a","` + UserAttributeURN + `":{"city":null,"tags":[]}}`:  without,
+		`{"userName":"a","` + UserAttributeURN + `":{"city":"Ulm"}}`:           {"userName": "a", UserAttributeURN: map[string]any{"city": "Ulm"}},
+		`{"userName":"a","` + UserAttributeURN + `":{"CITY":"Ulm","tags":[]}}`: {"userName": "a", UserAttributeURN: map[string]any{"city": "Ulm"}},
+	} {
+		after, err := user.Normalize(decode(t, body), Leniency{})
+		if err == nil {
+			err = user.Keep(before, after)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		if diff := cmp.Diff(want, after); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", body, diff)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	if err := User.Validate(Document{"displayName": "A"}); err == nil || !strings.Contains(err.Error(), "userName: is required") {
 		t.Errorf("got %v", err)
