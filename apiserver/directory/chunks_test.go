@@ -19,6 +19,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
+	"github.com/quoin-dev/quoin/apiserver/scim/patch"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
 	"github.com/quoin-dev/quoin/internal/freshness"
@@ -83,6 +84,29 @@ func TestMissingChunk(t *testing.T) {
 	r.must(r.api.Create(t.Context(), chunks[0])) // as from a backup
 	if got := r.storedMembers(r.Tenant, g.ID); len(got) != 256+2 {
 		t.Errorf("%d members", len(got))
+	}
+}
+
+// TestReplacedMissingChunk checks that a replacement of all members removes the reference to a missing chunk: the group would stay
+// Stalled with ChunkMissing.
+func TestReplacedMissingChunk(t *testing.T) {
+	r := newFixture(t)
+	ids := r.users("u", 2)
+	for name, replace := range map[string]func(schema.Set){
+		"put": func(s schema.Set) { schema.Fill(s, memberList(ids[1]), func() bool { return true }) },
+		"patch": func(s schema.Set) {
+			op := patch.Operation{Op: "replace", Path: "members", HasPath: true, Value: memberList(ids[1]), HasValue: true}
+			r.must(patch.Apply(r.Tenant.group, schema.Document{"displayName": "g", "members": s}, []patch.Operation{op}, patch.Quirks{}))
+		},
+	} {
+		g := r.group(name, ids...)
+		chunk := r.chunksOf(g.ID)[0]
+		r.must(r.api.Delete(t.Context(), chunk))
+		r.eventually(func() bool { _, ok, _ := r.d.chunks.Informer.GetIndexer().Get(chunk); return !ok })
+		r.must(r.change(r.Tenant, g.ID, replace))
+		if got := r.chunksOf(g.ID); len(got) != 1 || got[0] == nil || len(got[0].Spec.AllMembers()) != 1 {
+			t.Errorf("%s: chunks %v", name, got)
+		}
 	}
 }
 

@@ -47,7 +47,7 @@ type part struct {
 	reference v1alpha1.ScimMemberChunkReference
 	members   []v1alpha1.ScimMember
 	// missing chunks are referred to and do not exist. Their content is unknown, so the reference
-	// stays.
+	// stays until all members are replaced.
 	missing bool
 }
 
@@ -140,7 +140,7 @@ func (m *Members) layoutParts(restored map[string]bool) (parts []*part) {
 		if m.cleared || touched[p] {
 			p = m.editPart(p)
 		}
-		if len(p.members) > 0 || p.missing {
+		if len(p.members) > 0 || p.missing && !m.discarded {
 			parts = append(parts, p)
 		}
 	}

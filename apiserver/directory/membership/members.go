@@ -34,6 +34,8 @@ type Members struct {
 	edits map[string]*v1alpha1.ScimMember
 	// cleared means that all members that are not in edits are deleted.
 	cleared bool
+	// discarded means that references to missing chunks are deleted.
+	discarded bool
 	// count is the number of members, if counted is set.
 	count   int
 	counted bool
@@ -41,7 +43,10 @@ type Members struct {
 	err error
 }
 
-var _ schema.References = (*Members)(nil)
+var (
+	_ schema.References = (*Members)(nil)
+	_ schema.Incomplete = (*Members)(nil)
+)
 
 // Members returns the members of a group.
 func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
@@ -314,6 +319,9 @@ func (m *Members) Clear() {
 	m.cleared, m.edits = true, map[string]*v1alpha1.ScimMember{}
 	m.count, m.counted = 0, true
 }
+
+// DiscardUnreadable implements schema.Incomplete: the members of a missing chunk are unknown.
+func (m *Members) DiscardUnreadable() { m.discarded = true }
 
 // edited returns a stored member with the changes; nil if it is deleted.
 func (m *Members) edited(stored *v1alpha1.ScimMember) *v1alpha1.ScimMember {

@@ -31,6 +31,7 @@ type members struct {
 	order          []string // of all that were ever there, each once
 	known          map[string]bool
 	writes, visits int
+	discarded      bool // what cannot be read
 }
 
 func newMembers(ids ...string) *members {
@@ -88,6 +89,8 @@ func (m *members) Delete(value string) bool {
 }
 
 func (m *members) Clear() { m.writes++; clear(m.elements) }
+
+func (m *members) DiscardUnreadable() { m.discarded = true }
 
 // ids returns the ids of the members in order.
 func (m *members) ids() string {

@@ -85,6 +85,7 @@ func (s *set) replace(given []any) error {
 		}
 		keep[value] = true
 	}
+	schema.DiscardUnreadable(s.held)
 	removed, err := s.collect(func(element map[string]any) bool {
 		value, _ := element["value"].(string)
 		return !keep[value]
@@ -112,6 +113,7 @@ func (s *set) remove(listed []any) error {
 }
 
 func (s *set) clear() error {
+	schema.DiscardUnreadable(s.held)
 	if s.held.Len() == 0 {
 		return nil
 	}

@@ -62,6 +62,28 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// TestUnreadableElements checks that only a change of all elements of a Set discards those that cannot be read.
+func TestUnreadableElements(t *testing.T) {
+	for ops, want := range map[string]bool{
+		`{"op":"add","path":"members","value":[{"value":"d"}]}`:     false,
+		`{"op":"remove","path":"members[value eq \"a\"]"}`:          false,
+		`{"op":"replace","path":"displayName","value":"H"}`:         false,
+		`{"op":"replace","path":"members","value":[{"value":"d"}]}`: true,
+		`{"op":"replace","path":"members","value":[]}`:              true,
+		`{"op":"remove","path":"members"}`:                          true,
+	} {
+		for _, ids := range [][]string{nil, {"a", "b"}} {
+			m := newMembers(ids...)
+			if _, err := run(t, club, schema.Document{"displayName": "G", "members": m}, ops, strict); err != nil {
+				t.Fatal(err)
+			}
+			if m.discarded != want {
+				t.Errorf("%s of %q: discarded is %t", ops, ids, m.discarded)
+			}
+		}
+	}
+}
+
 func TestSetVisitsAreBounded(t *testing.T) {
 	ids := make([]string, 50_000)
 	for i := range ids {

@@ -108,6 +108,21 @@ type Set interface {
 	Clear()
 }
 
+// Incomplete is a Set that may have elements that cannot be read, because a part of what stores them was lost. They are none of the
+// elements of the other methods, and are kept by changes.
+type Incomplete interface {
+	Set
+	// DiscardUnreadable removes the elements that cannot be read.
+	DiscardUnreadable()
+}
+
+// DiscardUnreadable is for requests that replace all elements of a Set: they do not keep those that cannot be read.
+func DiscardUnreadable(set Set) {
+	if incomplete, ok := set.(Incomplete); ok {
+		incomplete.DiscardUnreadable()
+	}
+}
+
 // References is a Set whose elements refer to resources. It may have tens of thousands, so responses read them
 // without a map for each.
 type References interface {

@@ -108,6 +108,7 @@ func elementsOf(value any) iter.Seq[map[string]any] {
 // Fill sets the elements of a Set to those of a list or of Elements. Elements that are in both are not
 // replaced. It calls next after each element, and ends if that returns false.
 func Fill(set Set, elements any, next func() bool) {
+	DiscardUnreadable(set)
 	keep := map[string]bool{}
 	for element := range elementsOf(elements) {
 		value, _ := element["value"].(string)
