@@ -321,7 +321,8 @@ func TestInvalidElements(t *testing.T) {
 	}
 }
 
-// TestMemberTypes checks that Put changes an existing member only if its type differs.
+// TestMemberTypes checks that Put changes an existing member only if its type differs, and that it stores the type of a group also if
+// the client does not send it: the controller of groups takes a member without a type for a user.
 func TestMemberTypes(t *testing.T) {
 	g := newTestGroup(t)
 	g.groups["sub"] = true
@@ -343,7 +344,7 @@ func TestMemberTypes(t *testing.T) {
 		}
 	})
 	p, _ := g.session(t).load(g.spec.Chunks()[0])
-	want := []v1alpha1.ScimMember{{Value: "sub"}, {Value: "unknown", Type: TypeGroup}}
+	want := []v1alpha1.ScimMember{{Value: "sub", Type: TypeGroup}, {Value: "unknown", Type: TypeGroup}}
 	if !slices.Equal(p.members, want) {
 		t.Errorf("stored %v, want %v", p.members, want)
 	}

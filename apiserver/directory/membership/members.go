@@ -255,7 +255,9 @@ func (m *Members) References() iter.Seq[*v1alpha1.ScimMember] {
 }
 
 // Put implements schema.Set. It stores value and type of an element; display is derived from the
-// member. A member that exists is unchanged unless the element has another type.
+// member. A member that exists is unchanged unless the element has another type. A new one without a type has
+// that of what it refers to, because a stored member without a type is a user. One that the group lists keeps
+// its type, which a program may own.
 func (m *Members) Put(element map[string]any) bool {
 	value, _ := element["value"].(string)
 	declared, _ := element["type"].(string)
@@ -274,8 +276,17 @@ func (m *Members) Put(element map[string]any) bool {
 	if old != nil && (declared == "" || cmp.Or(memberType, TypeUser) == m.typeOf(old)) {
 		return false
 	}
-	m.set(value, old, &v1alpha1.ScimMember{Value: value, Type: memberType})
+	added := &v1alpha1.ScimMember{Value: value, Type: memberType}
+	if declared == "" && m.typeOf(added) == TypeGroup && !m.isListed(value) {
+		added.Type = TypeGroup
+	}
+	m.set(value, old, added)
 	return true
+}
+
+// isListed reports whether a member is in the group itself, removed or not.
+func (m *Members) isListed(value string) bool {
+	return slices.ContainsFunc(m.listed, func(x v1alpha1.ScimMember) bool { return x.Value == value })
 }
 
 // typeOf returns the actual type of a member; its declared type if it refers to nothing.
