@@ -25,8 +25,8 @@ var deprovisioned = Attribute[*v1alpha1.ScimUser]{
 	New:   func() *v1alpha1.ScimUser { return &v1alpha1.ScimUser{} },
 }
 
-// maxDeprovisioned is the number of claims on the names of deprovisioned users of a namespace. The oldest
-// are deleted first.
+// maxDeprovisioned is the number of claims on the names of deprovisioned users of a namespace who do not exist
+// any more. The oldest are deleted first.
 const maxDeprovisioned = 10_000
 
 // Deprovision records that a user is being deactivated or deleted, before it is.
@@ -61,7 +61,8 @@ func IsDeprovisioned(ctx context.Context, c client.Reader, namespace, userName s
 	return err == nil, client.IgnoreNotFound(err)
 }
 
-// sweepDeprovisioned deletes the oldest records above the limit of each namespace.
+// sweepDeprovisioned deletes the oldest records above the limit of each namespace. Those of users who exist do not
+// count: the controller would create them again, as newer ones than those of users who were deleted.
 func (s *Sweep) sweepDeprovisioned(ctx context.Context, list *v1alpha1.ClaimList) error {
 	byNamespace := map[string][]*v1alpha1.Claim{}
 	for i := range list.Items {
@@ -71,14 +72,34 @@ func (s *Sweep) sweepDeprovisioned(ctx context.Context, list *v1alpha1.ClaimList
 	}
 	var failed []error
 	for _, all := range byNamespace {
-		excess := len(all) - s.maxDeprovisioned
-		if excess <= 0 {
+		if len(all) <= s.maxDeprovisioned {
 			continue
 		}
-		slices.SortFunc(all, func(x, y *v1alpha1.Claim) int { return x.CreationTimestamp.Compare(y.CreationTimestamp.Time) })
-		for _, claim := range all[:excess] {
+		gone, err := s.withoutUser(ctx, all)
+		failed = append(failed, err)
+		excess := len(gone) - s.maxDeprovisioned
+		if err != nil || excess <= 0 {
+			continue
+		}
+		slices.SortFunc(gone, func(x, y *v1alpha1.Claim) int { return x.CreationTimestamp.Compare(y.CreationTimestamp.Time) })
+		for _, claim := range gone[:excess] {
 			failed = append(failed, client.IgnoreNotFound(remove(ctx, s.client, claim)))
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// withoutUser returns the records whose users, by the cache, do not exist or have another name.
+func (s *Sweep) withoutUser(ctx context.Context, all []*v1alpha1.Claim) ([]*v1alpha1.Claim, error) {
+	var gone []*v1alpha1.Claim
+	for _, claim := range all {
+		held, err := deprovisioned.holds(ctx, s.client.Client, claim)
+		if err != nil {
+			return nil, fmt.Errorf("read the user of claim %q: %w", client.ObjectKeyFromObject(claim), err)
+		}
+		if !held {
+			gone = append(gone, claim)
+		}
+	}
+	return gone, nil
 }

@@ -516,6 +516,32 @@ func TestDeprovisionedNamesOutliveTheirUsers(t *testing.T) {
 	want("eve")
 }
 
+// TestDeprovisionedNamesOfUsers checks that the names of users who exist do not count to the limit: the controller creates them again.
+func TestDeprovisionedNamesOfUsers(t *testing.T) {
+	r := newFixture(t)
+	k := kube.NewClient(client.NewNamespacedClient(r.api, r.namespace), r.api, "quoin-test")
+	s := NewSweep(k, newFastClock(time.Hour, 1), UserName)
+	s.maxDeprovisioned = 1
+	names := []string{"eve", "ann", "bob"}
+	for _, name := range names {
+		u := r.user(name, name)
+		if err := Deprovision(t.Context(), k, u); err != nil {
+			t.Fatal(err)
+		}
+		if name == "eve" {
+			r.delete(u)
+		}
+	}
+	if err := s.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if got, err := IsDeprovisioned(t.Context(), r.api, r.namespace, name); err != nil || !got {
+			t.Errorf("%s: %t, %v", name, got, err)
+		}
+	}
+}
+
 // TestSweepRunsUntilTheContextEnds.
 func TestSweepRunsUntilTheContextEnds(t *testing.T) {
 	r := newFixture(t)
