@@ -3,14 +3,17 @@ package contract_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 )
 
 // variables are the environment variables of a deployment of acme.
@@ -106,6 +109,49 @@ func keyOf(d *v1alpha1.Deployment, name string) string {
 		}
 	}
 	return ""
+}
+
+// A value that is replaced stays for the pods that refer to it: one that restarts needs it. A change after they are gone
+// removes it.
+func TestReplacedSecretsStayForPods(t *testing.T) {
+	v := variables{create(t, acme, "Replaced secrets")}
+	v.set(t, "CUBEJS_DB_PASS", "first").is(200)
+	d := object(t, acme, v.id)
+	ref := &corev1.SecretKeySelector{Key: d.Spec.Env[0].ValueFrom.SecretKeyRef.Key}
+	ref.Name = d.Name + "-variables"
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: acme.name, Name: d.Name + "-before", Labels: map[string]string{
+			engine.LabelManagedBy: engine.ManagedBy, v1alpha1.LabelDeployment: d.Name,
+		}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: engine.ContainerServer, Image: "cube:test", Env: []corev1.EnvVar{
+			{Name: "CUBEJS_DB_PASS", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: ref}},
+		}}}},
+	}
+	createUntilEnd(t, pod)
+	check := func(want ...string) {
+		t.Helper()
+		secret := &corev1.Secret{}
+		if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: ref.Name}, secret); err != nil {
+			t.Fatal(err)
+		}
+		var values []string
+		for _, value := range secret.Data {
+			values = append(values, string(value))
+		}
+		slices.Sort(values)
+		if !slices.Equal(values, want) {
+			t.Errorf("the Secret has %v, want %v", values, want)
+		}
+	}
+	v.set(t, "CUBEJS_DB_PASS", "second").is(200)
+	check("first", "second")
+	v.set(t, "CUBEJS_DB_PASS", "third").is(200)
+	check("first", "third")
+	if err := k8s.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	v.set(t, "CUBEJS_DB_PASS", "fourth").is(200)
+	check("fourth")
 }
 
 // A password in a value is a secret, whatever the name of the variable: over REST it is stored in the Secret, and one that was

@@ -145,7 +145,7 @@ func (a *api) changeVariables(ctx context.Context, variables []Variable, removeO
 		}
 		return nil, err
 	}
-	a.removeSecrets(ctx, d, holder, replaced)
+	a.removeSecrets(ctx, changed, holder, replaced)
 	return changed, nil
 }
 
@@ -162,12 +162,9 @@ func (a *api) sameSecrets(ctx context.Context, d *v1alpha1.Deployment, holder st
 	if len(candidates) == 0 {
 		return same, nil
 	}
-	held := &corev1.Secret{}
-	if err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: holder}, held); err != nil {
+	held, err := a.heldSecret(ctx, d, holder)
+	if err != nil {
 		return same, client.IgnoreNotFound(err)
-	}
-	if !metav1.IsControlledBy(held, d) {
-		return same, nil // it is not changed, and nobody learns whether a value is that of another Secret
 	}
 	for _, v := range variables {
 		entry, isCandidate := candidates[v.Name]
@@ -317,39 +314,99 @@ func (a *api) storeSecrets(ctx context.Context, d *v1alpha1.Deployment, name str
 	if err := a.Kube.Create(ctx, held); !apierrors.IsAlreadyExists(err) {
 		return err
 	}
+	stored, err := a.heldSecret(ctx, d, name)
+	if err != nil {
+		return err
+	}
 	data := make(map[string]any, len(values))
 	for key, value := range values {
 		data[key] = value
 	}
-	return a.patchSecret(ctx, d, name, data)
+	return a.patchSecret(ctx, stored, map[string]any{"uid": stored.UID}, data)
 }
 
-// removeSecrets removes keys that are no longer referenced, best-effort: a key that stays is harmless.
+// annotationReplaced is the annotation of the Secret with the keys that the spec no longer refers to and pods still did when
+// they were replaced, separated by spaces.
+const annotationReplaced = v1alpha1.Group + "/replaced-keys"
+
+// removeSecrets removes keys to which the spec of a deployment does not refer, best-effort: a key that stays is harmless.
 // Keys that a concurrent request has stored and not referenced yet are not among them.
 func (a *api) removeSecrets(ctx context.Context, d *v1alpha1.Deployment, name string, unused []string) {
 	if len(unused) == 0 {
 		return
 	}
-	data := make(map[string]any, len(unused))
-	for _, key := range unused {
-		data[key] = nil
-	}
-	if err := a.patchSecret(ctx, d, name, data); err != nil {
+	if err := edit.Retry(ctx, func() error { return a.removeKeys(ctx, d, name, unused) }); err != nil {
 		log.FromContext(ctx).Error(err, "Cannot remove unused values from a Secret", "namespace", d.Namespace, "secret", name)
 	}
 }
 
-// patchSecret sets keys of a Secret and removes those that are nil. Concurrent changes of other keys are
-// kept.
-func (a *api) patchSecret(ctx context.Context, d *v1alpha1.Deployment, name string, data map[string]any) error {
-	held := &corev1.Secret{}
-	if err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, held); err != nil {
+// removeKeys removes keys, and those of earlier changes, to which no pod refers. The others stay until a later change: the
+// pods from before this change run until its rollout has ended, or for as long as it does not succeed, and one of them that
+// restarts needs its values.
+func (a *api) removeKeys(ctx context.Context, d *v1alpha1.Deployment, name string, unused []string) error {
+	held, err := a.heldSecret(ctx, d, name)
+	if err != nil {
 		return err
 	}
-	if !metav1.IsControlledBy(held, d) {
-		return rest.Conflict("the Secret %q exists and is not this deployment's", name)
+	used, err := a.usedKeys(ctx, d, name)
+	if err != nil {
+		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": held.UID}, "data": data})
+	data, metadata := map[string]any{}, map[string]any{"uid": held.UID, "resourceVersion": held.ResourceVersion}
+	var kept []string
+	for _, key := range append(strings.Fields(held.Annotations[annotationReplaced]), unused...) {
+		switch {
+		case !used[key]:
+			data[key] = nil
+		case !slices.Contains(kept, key):
+			kept = append(kept, key)
+		}
+	}
+	metadata["annotations"] = map[string]any{annotationReplaced: nil}
+	if len(kept) > 0 {
+		metadata["annotations"] = map[string]any{annotationReplaced: strings.Join(kept, " ")}
+	}
+	return a.patchSecret(ctx, held, metadata, data)
+}
+
+// usedKeys returns the keys of a Secret to which the spec of a deployment or one of its pods refers.
+func (a *api) usedKeys(ctx context.Context, d *v1alpha1.Deployment, secret string) (map[string]bool, error) {
+	used := map[string]bool{}
+	for _, e := range d.Spec.Env {
+		if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef.Name == secret {
+			used[e.ValueFrom.SecretKeyRef.Key] = true
+		}
+	}
+	pods, err := a.podsOf(ctx, d)
+	if err != nil && !apierrors.IsForbidden(err) { // without the permission, values would accumulate
+		return nil, err
+	}
+	for i := range pods {
+		for _, use := range usesOf(&pods[i]) {
+			if use.secret == secret {
+				used[use.key] = true
+			}
+		}
+	}
+	return used, nil
+}
+
+// heldSecret returns the Secret with the secret values of a deployment, or an error if it is not the deployment's.
+func (a *api) heldSecret(ctx context.Context, d *v1alpha1.Deployment, name string) (*corev1.Secret, error) {
+	held := &corev1.Secret{}
+	if err := a.Kube.Live().Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: name}, held); err != nil {
+		return nil, err
+	}
+	if !metav1.IsControlledBy(held, d) {
+		return nil, rest.Conflict("the Secret %q exists and is not this deployment's", name)
+	}
+	return held, nil
+}
+
+// patchSecret sets keys of a Secret and removes those that are nil. Concurrent changes of other keys are
+// kept, unless the metadata have a resource version: then there is a conflict.
+func (a *api) patchSecret(ctx context.Context, held *corev1.Secret, metadata, data map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "data": data})
 	if err != nil {
 		return err
 	}
