@@ -178,9 +178,9 @@ func isListening(pod *corev1.Pod) bool {
 }
 
 // compilingSince returns the time of the first request. It is stored in the condition, so that
-// it survives a restart of the controller.
+// it survives a restart of the controller. There is no request while the Secret cannot be read.
 func compilingSince(pod *corev1.Pod, requested time.Time) time.Time {
-	if c := engine.Compiled(pod); c != nil {
+	if c := engine.Compiled(pod); c != nil && c.Reason != engine.WarmUpUnreadable {
 		return c.LastTransitionTime.Time
 	}
 	return requested
@@ -205,7 +205,7 @@ func (r *Reconciler) setCondition(ctx context.Context, pod *corev1.Pod, requeste
 	case previous.Status == condition.Status && previous.Reason == reason && previous.Message == message:
 		return nil
 	default:
-		if previous.Status == condition.Status {
+		if previous.Status == condition.Status && previous.Reason != engine.WarmUpUnreadable {
 			condition.LastTransitionTime = previous.LastTransitionTime
 		}
 		*previous = condition

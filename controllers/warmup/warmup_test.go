@@ -204,6 +204,26 @@ func TestCompileLimitCountsFromTheFirstRequest(t *testing.T) {
 	}
 }
 
+// TestCompileLimitBeginsWhenTheSecretIsReadable: until then there is no request, and the pod compiles nothing.
+func TestCompileLimitBeginsWhenTheSecretIsReadable(t *testing.T) {
+	c := newFixture(t, Options{})
+	c.secretErr, c.answers = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("rbac")), []answer{compiling}
+	c.reconcile()
+	c.clock.Step(2 * engine.CompileLimit)
+	c.secretErr = nil
+	if condition, _ := c.reconcile(); condition.Reason != engine.WarmUpCompiling {
+		t.Errorf("after the first request: %+v", condition)
+	}
+	c.clock.Step(engine.CompileLimit - time.Minute)
+	if condition, _ := c.reconcile(); condition.Reason != engine.WarmUpCompiling {
+		t.Errorf("after 14 minutes: %+v", condition)
+	}
+	c.clock.Step(2 * time.Minute)
+	if condition, _ := c.reconcile(); condition.Reason != engine.WarmUpTooSlow {
+		t.Errorf("after 16 minutes: %+v", condition)
+	}
+}
+
 func TestPodsThatGetNoRequest(t *testing.T) {
 	for name, prepare := range map[string]func(c *fixture){
 		"not listening": func(c *fixture) { c.status(corev1.ConditionFalse, "10.0.0.7") },
