@@ -3,6 +3,7 @@ package environment
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -51,7 +52,11 @@ func (r *environmentReconciler) credentials(ctx context.Context, s *scope, in en
 	return nil
 }
 
-// createCredentials creates the environment's secrets. Existing secrets are kept and never read.
+// errEarlierSecret means that a secret belongs to an earlier environment of the same name, with which it is being deleted.
+var errEarlierSecret = errors.New("it belongs to an earlier environment of the same name")
+
+// createCredentials creates the environment's secrets. Existing secrets are kept, and their values never read. The error is
+// errEarlierSecret if one is not to be kept.
 func (r *environmentReconciler) createCredentials(ctx context.Context, s *scope, in engine.Inputs) error {
 	secrets, err := engine.NewCredentials(in, rand.Reader)
 	if err != nil {
@@ -61,11 +66,35 @@ func (r *environmentReconciler) createCredentials(ctx context.Context, s *scope,
 		if err := controllerutil.SetControllerReference(s.Object, secret, s.Scheme()); err != nil {
 			return err
 		}
-		if err := s.Client.Client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
+		err := s.Client.Client.Create(ctx, secret)
+		if apierrors.IsAlreadyExists(err) {
+			err = checkOwner(ctx, s, secret.Name)
+		}
+		if err != nil {
 			return fmt.Errorf("create secret %q: %w", secret.Name, err)
 		}
 	}
 	r.states.update(s.Object, func(state *rolloutState) { state.secretsCreated = true })
+	return nil
+}
+
+// checkOwner returns errEarlierSecret if a secret that exists belongs to an earlier environment of the same name: it is
+// garbage-collected in a moment. Without the permission to read it, it is taken for that of this environment.
+func checkOwner(ctx context.Context, s *scope, name string) error {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := s.Live().Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return errEarlierSecret // it was deleted since
+	case apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	if owner := metav1.GetControllerOf(secret); owner != nil && owner.Kind == "Environment" && owner.UID != s.Object.UID {
+		return errEarlierSecret
+	}
 	return nil
 }
 

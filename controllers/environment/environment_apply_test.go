@@ -2,6 +2,7 @@ package environment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -381,4 +382,41 @@ func TestCredentialsAreCreatedOnce(t *testing.T) {
 	if err := f.api.Get(t.Context(), client.ObjectKey{Namespace: f.env.Namespace, Name: "other"}, &corev1.Secret{}); !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
+}
+
+// TestSecretsOfAnEarlierEnvironmentAreNotUsed: the garbage collector, which the test does not have, deletes them with their
+// owner.
+func TestSecretsOfAnEarlierEnvironmentAreNotUsed(t *testing.T) {
+	f := newFixture(t)
+	in, err := engine.InputsFor(f.account, f.deployment, f.env, nil, f.options)
+	f.must(err)
+	c := f.api
+	create := func() error {
+		s := &scope{Client: kube.NewClient(c, c, FieldManager), Object: f.env}
+		return (&environmentReconciler{}).credentials(t.Context(), s, in)
+	}
+	f.must(create())
+	f.must(f.api.Delete(t.Context(), f.env))
+	f.env = &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: f.env.Namespace, Name: f.env.Name}, Spec: f.env.Spec}
+	f.must(f.api.Create(t.Context(), f.env))
+	for _, name := range []string{"sales-production-credentials", "sales-production-gateway"} {
+		if err := create(); !errors.Is(err, errEarlierSecret) || f.env.Status.CredentialsSecret != "" {
+			t.Errorf("%s exists: %v, status.credentialsSecret is %q", name, err, f.env.Status.CredentialsSecret)
+		}
+		f.must(f.api.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.env.Namespace, Name: name}}))
+	}
+	f.must(create())
+	secret := &corev1.Secret{}
+	f.must(f.api.Get(t.Context(), client.ObjectKey{Namespace: f.env.Namespace, Name: "sales-production-gateway"}, secret))
+	if !metav1.IsControlledBy(secret, f.env) || f.env.Status.CredentialsSecret == "" {
+		t.Errorf("owners %v, status.credentialsSecret is %q", secret.OwnerReferences, f.env.Status.CredentialsSecret)
+	}
+	// Without the permission to read them, existing secrets are used.
+	f.env.Status.CredentialsSecret, f.env.UID = "", "other"
+	c = interceptor.NewClient(f.api, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewForbidden(corev1.Resource("secrets"), key.Name, errors.New("rbac"))
+		},
+	})
+	f.must(create())
 }

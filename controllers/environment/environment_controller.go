@@ -67,7 +67,12 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 		return *o
 	}
 	// Also while it is asleep: the request that wakes it needs a token, which is signed with them.
-	if err := r.credentials(ctx, s, in); err != nil {
+	err := r.credentials(ctx, s, in)
+	if errors.Is(err, errEarlierSecret) {
+		// Pods that started with it would keep its values, and the gateway could not read them.
+		return reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the secrets of an earlier environment of the same name to be deleted").RequeueIn(deletionInterval)
+	}
+	if err != nil {
 		return reconciler.Failed(err)
 	}
 	env := s.Object

@@ -22,6 +22,9 @@ const (
 	reportInterval = 15 * time.Second
 	// rejectedInterval is how often an object that Kubernetes has rejected is applied again.
 	rejectedInterval = time.Minute
+	// deletionInterval is how often it is checked whether the secrets of an earlier environment have been deleted: Secrets
+	// are not watched.
+	deletionInterval = time.Second
 )
 
 // rolloutStates holds the state of environments whose rollout is not complete, by UID. It is
