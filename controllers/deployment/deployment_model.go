@@ -47,6 +47,10 @@ type modelState struct {
 func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState, *reconciler.Outcome) {
 	source := r.Remotes.of(s.Object)
 	if source == nil {
+		r.Remotes.Forget(client.ObjectKeyFromObject(s.Object))
+		if err := removeBranches(ctx, s); err != nil {
+			return modelState{}, failed(err)
+		}
 		markHandled(s.Object)
 		return modelState{}, nil
 	}
@@ -152,8 +156,8 @@ func syncBranches(ctx context.Context, s *scope, branches []v1alpha1.Branch, rem
 				return err
 			}
 		case !exists || declared[b.Spec.Name]:
-			if err := s.Delete(ctx, b, client.Preconditions{UID: &b.UID}); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("remove branch %q: %w", b.Spec.Name, err)
+			if err := removeBranch(ctx, s, b); err != nil {
+				return err
 			}
 		}
 	}
@@ -176,6 +180,30 @@ func syncBranches(ctx context.Context, s *scope, branches []v1alpha1.Branch, rem
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// removeBranches deletes the Branch objects that follow a remote which the model of the deployment no longer has. Those that
+// users declared are kept.
+func removeBranches(ctx context.Context, s *scope) error {
+	branches := &v1alpha1.BranchList{}
+	if err := s.List(ctx, branches, client.InNamespace(s.Object.Namespace), client.MatchingFields{IndexDeployment: s.Object.Name}); err != nil {
+		return fmt.Errorf("list branches: %w", err)
+	}
+	for i := range branches.Items {
+		if b := &branches.Items[i]; b.Labels[v1alpha1.LabelRemote] == "true" {
+			if err := removeBranch(ctx, s, b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func removeBranch(ctx context.Context, s *scope, b *v1alpha1.Branch) error {
+	if err := s.Delete(ctx, b, client.Preconditions{UID: &b.UID}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove branch %q: %w", b.Spec.Name, err)
 	}
 	return nil
 }

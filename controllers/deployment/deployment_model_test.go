@@ -359,9 +359,43 @@ func TestModelByStateOfTheRemote(t *testing.T) {
 	}
 	t.Run("in a config map", func(t *testing.T) {
 		d := carrying("sales", "", "")
-		model, o := (&deploymentReconciler{Options: Options{Remotes: &Remotes{}}}).model(t.Context(), &scope{Object: d})
+		api := newAPI(t)
+		remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
+		model, o := (&deploymentReconciler{Options: Options{Remotes: remotes}}).model(t.Context(), &scope{Client: kube.NewClient(api, api, FieldManager), Object: d})
 		if model != (modelState{}) || o != nil {
 			t.Errorf("got %+v, %+v", model, o)
 		}
 	})
+}
+
+// TestModelThatLeavesGit: the branches that follow the repository are deleted, declared ones are kept, and what is known of
+// the repository is forgotten.
+func TestModelThatLeavesGit(t *testing.T) {
+	of := declared("other", "feature")
+	of.Spec.DeploymentRef.Name = "hr"
+	of.Labels = map[string]string{v1alpha1.LabelRemote: "true"}
+	api := newAPI(t, created("main", "a"), created("feature", "b"), declared("custom", "next"), of)
+	remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
+	d := carrying("sales", "", "")
+	remotes.states[client.ObjectKeyFromObject(d)] = &remoteState{}
+	r := &deploymentReconciler{Options: Options{Remotes: remotes}}
+	for range 2 { // idempotent
+		if _, o := r.model(t.Context(), &scope{Client: kube.NewClient(api, api, FieldManager), Object: d}); o != nil {
+			t.Fatalf("got %+v", o)
+		}
+	}
+	list := &v1alpha1.BranchList{}
+	if err := api.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	if diff := cmp.Diff([]string{"custom", "other"}, names); diff != "" {
+		t.Errorf("branches (-want +got):\n%s", diff)
+	}
+	if len(remotes.states) > 0 {
+		t.Error("the state of the repository is kept")
+	}
 }
