@@ -135,9 +135,14 @@ func pause(d *v1alpha1.Deployment, o reconciler.Outcome) reconciler.Outcome {
 }
 
 // blocked pauses a rollout whose deployment waits for a change by a user: it keeps its slot, and does not try its version.
+// Without a rollout there is no slot to keep: one that could not be recorded, because the spec had changed, may have got one.
 func (r *deploymentReconciler) blocked(ctx context.Context, d *v1alpha1.Deployment, o reconciler.Outcome) reconciler.Outcome {
-	if d.Status.Rollout != nil && o.IsStalled() {
-		r.Fleet.Suspend(ctx, client.ObjectKeyFromObject(d))
+	switch key := client.ObjectKeyFromObject(d); {
+	case !o.IsStalled():
+	case d.Status.Rollout != nil:
+		r.Fleet.Suspend(ctx, key)
+	default:
+		r.Fleet.ReleaseSlot(ctx, key)
 	}
 	return pause(d, o)
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
@@ -339,6 +341,52 @@ func TestDeletedDeploymentReleasesItsSlot(t *testing.T) {
 	}
 	if len(remotes.states) != 0 {
 		t.Error("the state of its remote is kept")
+	}
+}
+
+// TestRolloutThatIsNotRecordedKeepsNoSlot: a user makes a mistake in the spec while the start of a rollout is being recorded.
+func TestRolloutThatIsNotRecordedKeepsNoSlot(t *testing.T) {
+	d := carrying("sales", "", "")
+	d.Spec.ReleaseChannel = "latest"
+	d.Status.History = []v1alpha1.VersionRun{run("1.2.3")}
+	c := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "latest"}}
+	c.Spec.ImageRepository = "registry/cube"
+	head := run("1.2.4")
+	c.Status.Versions = []v1alpha1.ChannelVersion{{Version: head.Version, Image: head.Image, Digest: head.Digest}}
+	stored, started := newAPI(t, acme(), c, d), false
+	api := interceptor.NewClient(stored, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, api client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if written, ok := obj.(*v1alpha1.Deployment); ok && written.Status.Rollout != nil {
+				started = true
+				edited := &v1alpha1.Deployment{}
+				if err := stored.Get(ctx, keyOf("sales"), edited); err != nil {
+					return err
+				}
+				edited.Spec.ReleaseChannelVersion, edited.Generation = "9.9.9", edited.Generation+1
+				if err := stored.Update(ctx, edited); err != nil {
+					return err
+				}
+			}
+			return api.SubResource(sub).Patch(ctx, obj, patch, opts...)
+		},
+	})
+	k, clk := kube.NewClient(api, api, "quoin-test"), clocktesting.NewFakePassiveClock(time.Now())
+	fleet := NewFleet(api, 1)
+	r := New(k, events.NewFakeRecorder(100), clk, Options{IDs: ids.New(k), Fleet: fleet, Remotes: NewRemotes(api, nil, clk)})
+	for range 2 {
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf("sales")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := &v1alpha1.Deployment{}
+	if err := stored.Get(t.Context(), keyOf("sales"), got); err != nil {
+		t.Fatal(err)
+	}
+	if !started || got.Status.Rollout != nil || stalledReason(got) != v1alpha1.ReasonUnknownVersion {
+		t.Fatalf("started %t: %+v", started, got.Status)
+	}
+	if why := fleet.AcquireSlot(t.Context(), keyOf("other"), slotOf("")); why != "" {
+		t.Errorf("another deployment waits for %s", why)
 	}
 }
 
