@@ -112,7 +112,7 @@ func (s *Service) newMessageID() string {
 // find returns the run of a message; nil if there is none.
 func (s *Service) find(ctx context.Context, scope content.Scope, m *Message) (*Answer, error) {
 	ctx = m.Asker.With(ctx)
-	thread, err := s.Threads.Find(ctx, scope.Account.UID, m.Agent.ID, m.ChatID, m.Asker.Owner)
+	thread, err := s.Threads.Find(ctx, scope, m.Agent.ID, m.ChatID, m.Asker.Owner)
 	if errors.Is(err, chat.ErrUnknown) {
 		return nil, nil
 	}
@@ -224,27 +224,27 @@ func outcome(ctx context.Context, err error) (chat.State, []stream.Line) {
 // Open returns the history of a thread, and the answer in progress if there is one.
 func (s *Service) Open(ctx context.Context, a *agents.Agent, asker *agents.Asker, chatID string) (*Answer, error) {
 	ctx = asker.With(ctx)
-	account := rest.ScopeFrom(ctx).StoreAccount().UID
-	thread, err := s.Threads.Find(ctx, account, a.ID, chatID, asker.Owner)
+	scope := scopeOf(ctx, a)
+	thread, err := s.Threads.Find(ctx, scope, a.ID, chatID, asker.Owner)
 	if err != nil {
 		return nil, problem(err)
 	}
-	return &Answer{service: s, account: account, thread: thread}, nil
+	return &Answer{service: s, account: scope.Account.UID, thread: thread}, nil
 }
 
 // Abort ends the run of a thread, if one is in progress.
 func (s *Service) Abort(ctx context.Context, a *agents.Agent, asker *agents.Asker, chatID string) error {
 	ctx = asker.With(ctx)
-	account := rest.ScopeFrom(ctx).StoreAccount().UID
-	thread, err := s.Threads.Find(ctx, account, a.ID, chatID, asker.Owner)
+	scope := scopeOf(ctx, a)
+	thread, err := s.Threads.Find(ctx, scope, a.ID, chatID, asker.Owner)
 	if err != nil || thread.RunID == 0 {
 		return problem(err)
 	}
-	if l := s.runs.find(account, thread.RunID); l != nil {
+	if l := s.runs.find(scope.Account.UID, thread.RunID); l != nil {
 		l.cancel(agent.ErrAborted)
 		return nil
 	}
-	_, err = s.Threads.Abort(ctx, account, a.ID, chatID, asker.Owner)
+	_, err = s.Threads.Abort(ctx, scope, a.ID, chatID, asker.Owner)
 	return problem(err)
 }
 

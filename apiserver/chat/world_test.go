@@ -29,6 +29,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/agent/model"
 	"github.com/quoin-dev/quoin/internal/agent/stream"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/chat"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/content/usage"
@@ -340,7 +341,7 @@ func (s *script) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.
 // stored returns the lines of a thread.
 func (w *world) stored(r *replica, chatID string) (out []chat.Line) {
 	w.Helper()
-	thread, err := r.Threads.Find(w.Context(), "a1", 7, chatID, "External:u1")
+	thread, err := r.Threads.Find(w.Context(), content.Scope{Account: store.Account{UID: "a1"}, Deployment: store.Deployment{UID: "d1"}}, 7, chatID, "External:u1")
 	if errors.Is(err, chat.ErrUnknown) {
 		return nil
 	}

@@ -110,8 +110,8 @@ func (s *Service) replay(ctx context.Context, in *ReplayBody) (*evaluation.Evalu
 
 // recorded returns the items of a chat of the one who asks.
 func (s *Service) recorded(ctx context.Context, j *job, chatID string) (items []item, err error) {
-	account := rest.ScopeFrom(ctx).StoreAccount().UID
-	thread, err := s.Threads.Find(ctx, account, j.agent.ID, chatID, j.asker.Owner)
+	scope := rest.ScopeFrom(ctx).Content()
+	thread, err := s.Threads.Find(ctx, scope, j.agent.ID, chatID, j.asker.Owner)
 	switch {
 	case errors.Is(err, chat.ErrUnknown):
 		return nil, rest.NotFound("chatId: %s", chat.ErrUnknown)
@@ -120,7 +120,7 @@ func (s *Service) recorded(ctx context.Context, j *job, chatID string) (items []
 	case err != nil:
 		return nil, err
 	}
-	runs, err := s.Threads.Runs(ctx, account, thread.ID, evaluation.MaxItems+1)
+	runs, err := s.Threads.Runs(ctx, scope.Account.UID, thread.ID, evaluation.MaxItems+1)
 	switch {
 	case err != nil:
 		return nil, err

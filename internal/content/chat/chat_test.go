@@ -59,6 +59,7 @@ func TestDatabases(t *testing.T) {
 			"a thread is deleted with its event":            testDelete,
 			"threads expire":                                testExpire,
 			"what is of deleted deployments is deleted":     testPurge,
+			"a new deployment of the name has new threads":  testNewDeployment,
 			"the threads of deleted users are deleted":      testDeletedUser,
 			"runs that have ended are listed":               testRuns,
 			"a thread has a limit":                          testLimit,
@@ -151,7 +152,7 @@ func testRun(w *world) {
 	if run.State != Done || run.After != 0 || run.Last != 3 || !run.EndedAt.Equal(w.clock) || !run.CreatedAt.Equal(w.clock.Add(-time.Second)) {
 		w.Errorf("the run is %+v", run)
 	}
-	found, err := w.threads.Find(w.Context(), demo.Account.UID, 7, "c1", "user:ada")
+	found, err := w.threads.Find(w.Context(), demo, 7, "c1", "user:ada")
 	w.must(err)
 	if found.RunID != 0 || found.LastSort != 3 || found.Title != "Orders by status?" || !found.UpdatedAt.Equal(w.clock) {
 		w.Errorf("the thread is %+v", found)
@@ -197,9 +198,9 @@ func testOwners(w *world) {
 	other.Owner = "user:bob"
 	_, _, _, err := w.threads.Begin(w.Context(), demo, other, "replica-1")
 	w.is(err, ErrForeign)
-	_, err = w.threads.Find(w.Context(), demo.Account.UID, 7, "c1", "user:bob")
+	_, err = w.threads.Find(w.Context(), demo, 7, "c1", "user:bob")
 	w.is(err, ErrForeign)
-	_, err = w.threads.Abort(w.Context(), demo.Account.UID, 7, "c1", "user:bob")
+	_, err = w.threads.Abort(w.Context(), demo, 7, "c1", "user:bob")
 	w.is(err, ErrForeign)
 	w.is(w.threads.Delete(w.Context(), demo, 7, "c1", "user:bob"), ErrForeign)
 	w.must(w.threads.Append(w.Context(), l))
@@ -215,9 +216,9 @@ func testTenants(w *world) {
 		agent   int64
 		chat    string
 	}{{"a2", 7, "c1"}, {"a1", 8, "c1"}, {"a1", 7, "c2"}} {
-		_, err := w.threads.Find(w.Context(), c.account, c.agent, c.chat, "user:ada")
+		_, err := w.threads.Find(w.Context(), scope(c.account), c.agent, c.chat, "user:ada")
 		w.is(err, ErrUnknown)
-		_, err = w.threads.Abort(w.Context(), c.account, c.agent, c.chat, "user:ada")
+		_, err = w.threads.Abort(w.Context(), scope(c.account), c.agent, c.chat, "user:ada")
 		w.is(err, ErrUnknown)
 		w.is(w.threads.Delete(w.Context(), scope(c.account), c.agent, c.chat, "user:ada"), ErrUnknown)
 		m := message(c.chat, "1-message")
@@ -354,7 +355,7 @@ func testAppendAll(w *world) {
 	*batches[1].Lease = before
 	contenttest.Exec(w.T, w.db, "UPDATE chat_thread SET holder = 'replica-2' WHERE id = $1", batches[2].Lease.Thread)
 	batches[3].Bodies = nil
-	_, err := w.threads.Abort(w.Context(), demo.Account.UID, 7, "c3", "user:ada")
+	_, err := w.threads.Abort(w.Context(), demo, 7, "c3", "user:ada")
 	w.must(err)
 	w.must(w.threads.AppendAll(w.Context(), batches...))
 	for i, want := range []string{"1:a 2:b", "1:a 2:b", "", ""} {
@@ -373,7 +374,7 @@ func testAborts(w *world) {
 	if got, err := w.threads.Aborts(w.Context(), "replica-1"); err != nil || len(got) != 0 {
 		w.Errorf("%v, %v", got, err)
 	}
-	_, err := w.threads.Abort(w.Context(), demo.Account.UID, 7, "c1", "user:ada")
+	_, err := w.threads.Abort(w.Context(), demo, 7, "c1", "user:ada")
 	w.must(err)
 	for holder, want := range map[string]string{"replica-1": fmt.Sprintf("map[a1:[%d]]", l.Run), "replica-2": "map[]"} {
 		if got, err := w.threads.Aborts(w.Context(), holder); err != nil || fmt.Sprint(got) != want {
@@ -404,7 +405,7 @@ func testUnknownOutcome(w *world) {
 
 func testAbort(w *world) {
 	_, l := w.begin("c1", "1-message")
-	active, err := w.threads.Abort(w.Context(), demo.Account.UID, 7, "c1", "user:ada")
+	active, err := w.threads.Abort(w.Context(), demo, 7, "c1", "user:ada")
 	w.must(err)
 	w.must(w.threads.Append(w.Context(), l))
 	if !active || !l.Abort {
@@ -412,7 +413,7 @@ func testAbort(w *world) {
 	}
 	w.must(w.threads.End(w.Context(), l, Aborted))
 	// A run that has ended recently is aborted without an error, and the next one is not.
-	active, err = w.threads.Abort(w.Context(), demo.Account.UID, 7, "c1", "user:ada")
+	active, err = w.threads.Abort(w.Context(), demo, 7, "c1", "user:ada")
 	w.must(err)
 	_, l = w.begin("c1", "2-message")
 	w.must(w.threads.Append(w.Context(), l))
@@ -530,6 +531,33 @@ func testPurge(w *world) {
 			w.Errorf("%d rows of %s are left, want %d", n, table, want)
 		}
 	}
+}
+
+// testNewDeployment continues a chat after the deployment of the agent was deleted and created again, before the purge.
+func testNewDeployment(w *world) {
+	again := demo
+	again.Deployment.UID = "d-again"
+	old, l := w.begin("c1", "1-message")
+	w.must(w.threads.Append(w.Context(), l, bodies("a")...))
+	_, err := w.threads.Find(w.Context(), again, 7, "c1", "user:ada")
+	w.is(err, ErrUnknown)
+	_, err = w.threads.Abort(w.Context(), again, 7, "c1", "user:ada")
+	w.is(err, ErrUnknown)
+	thread, _, next, err := w.threads.Begin(w.Context(), again, message("c1", "1-message"), "replica-1")
+	w.must(err)
+	if next == nil || thread.ID == old.ID || thread.LastSort != 0 {
+		w.Fatalf("the thread is %+v with the lease %+v", thread, next)
+	}
+	w.is(w.threads.Append(w.Context(), l, bodies("b")...), ErrLost)
+	w.must(w.threads.Append(w.Context(), next, bodies("c")...))
+	for more := true; more; {
+		w.must(w.db.Tx(w.Context(), func(tx *store.Tx) (err error) {
+			more, err = purge(w.Context(), tx, store.Deleted{AccountUID: "a1", DeploymentUID: demo.Deployment.UID}, 2)
+			return err
+		}))
+	}
+	w.logIs(old.ID, 0, "")
+	w.logIs(thread.ID, 0, "1:c")
 }
 
 func testRuns(w *world) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/agent/stream"
+	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -39,9 +40,9 @@ func timeOf(micro int64) time.Time {
 	return time.UnixMicro(micro).UTC()
 }
 
-func findThread(ctx context.Context, q store.Querier, accountUID string, agent int64, chatID string) (*Thread, error) {
-	const query = "SELECT " + threadColumns + " FROM chat_thread WHERE account_uid = $1 AND agent_id = $2 AND chat_id = $3"
-	t, err := scanThread(q.QueryRowContext(ctx, query, accountUID, agent, chatID))
+func findThread(ctx context.Context, q store.Querier, s content.Scope, agent int64, chatID string) (*Thread, error) {
+	const query = "SELECT " + threadColumns + " FROM chat_thread WHERE account_uid = $1 AND agent_id = $2 AND chat_id = $3 AND deployment_uid = $4"
+	t, err := scanThread(q.QueryRowContext(ctx, query, s.Account.UID, agent, chatID, s.Deployment.UID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, ErrUnknown
 	}
@@ -70,9 +71,9 @@ func scanRun(row scanner) (*Run, error) {
 }
 
 // Find returns the thread of a chat. The errors are ErrUnknown and ErrForeign.
-func (t *Threads) Find(ctx context.Context, accountUID string, agent int64, chatID, owner string) (found *Thread, err error) {
+func (t *Threads) Find(ctx context.Context, s content.Scope, agent int64, chatID, owner string) (found *Thread, err error) {
 	err = t.DB.Read(ctx, func(q store.Querier) error {
-		found, err = findThread(ctx, q, accountUID, agent, chatID)
+		found, err = findThread(ctx, q, s, agent, chatID)
 		return err
 	})
 	if err != nil {

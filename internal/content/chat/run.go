@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/store"
@@ -55,7 +57,7 @@ func (t *Threads) Begin(ctx context.Context, s content.Scope, m Message, holder 
 		if err := tx.LockDeployment(ctx, s.Account, s.Deployment); err != nil {
 			return err
 		}
-		thread, err = findThread(ctx, tx, s.Account.UID, m.Agent, m.ChatID)
+		thread, err = findThread(ctx, tx, s, m.Agent, m.ChatID)
 		if errors.Is(err, ErrUnknown) {
 			thread, err = t.insertThread(ctx, tx, s, m)
 		}
@@ -98,6 +100,11 @@ func (m *Message) check() error {
 }
 
 func (t *Threads) insertThread(ctx context.Context, tx *store.Tx, s content.Scope, m Message) (*Thread, error) {
+	// An agent outlives its deployment: until it is purged, the thread of a deleted deployment of the same name may have the id.
+	const free = `UPDATE chat_thread SET chat_id = $4, run_id = 0, holder = '', lease_until = 0, abort = 0 WHERE account_uid = $1 AND agent_id = $2 AND chat_id = $3`
+	if _, err := tx.ExecContext(ctx, free, s.Account.UID, m.Agent, m.ChatID, uuid.NewString()); err != nil {
+		return nil, err
+	}
 	id, err := tx.NextID(ctx, s.Account.UID, "chat_thread")
 	if err != nil {
 		return nil, err
@@ -138,8 +145,8 @@ func leaseOf(a store.Account, thread *Thread, holder string, now time.Time) *Run
 }
 
 // findOwned returns a thread of an owner, or the reason for which there is none: ErrUnknown or ErrForeign.
-func findOwned(ctx context.Context, q store.Querier, accountUID string, agent int64, chatID, owner string) (thread *Thread, reason, err error) {
-	thread, err = findThread(ctx, q, accountUID, agent, chatID)
+func findOwned(ctx context.Context, q store.Querier, s content.Scope, agent int64, chatID, owner string) (thread *Thread, reason, err error) {
+	thread, err = findThread(ctx, q, s, agent, chatID)
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return nil, err, nil
@@ -151,14 +158,14 @@ func findOwned(ctx context.Context, q store.Querier, accountUID string, agent in
 
 // Abort requests the end of the run of a thread. It reports whether one is in progress; the replica that works on it learns of
 // the request when it appends or renews its lease. The errors are ErrUnknown and ErrForeign.
-func (t *Threads) Abort(ctx context.Context, accountUID string, agent int64, chatID, owner string) (active bool, err error) {
+func (t *Threads) Abort(ctx context.Context, s content.Scope, agent int64, chatID, owner string) (active bool, err error) {
 	var rejected error
 	err = t.DB.Tx(ctx, func(tx *store.Tx) error {
-		thread, reason, err := findOwned(ctx, tx, accountUID, agent, chatID, owner)
+		thread, reason, err := findOwned(ctx, tx, s, agent, chatID, owner)
 		if rejected = reason; rejected != nil || err != nil {
 			return err
 		}
-		result, err := tx.ExecContext(ctx, "UPDATE chat_thread SET abort = 1 WHERE account_uid = $1 AND id = $2 AND run_id <> 0", accountUID, thread.ID)
+		result, err := tx.ExecContext(ctx, "UPDATE chat_thread SET abort = 1 WHERE account_uid = $1 AND id = $2 AND run_id <> 0", s.Account.UID, thread.ID)
 		if err != nil {
 			return err
 		}
@@ -259,7 +266,7 @@ func (t *Threads) Delete(ctx context.Context, s content.Scope, agent int64, chat
 		if err := tx.LockDeployment(ctx, s.Account, s.Deployment); err != nil {
 			return err
 		}
-		thread, reason, err := findOwned(ctx, tx, s.Account.UID, agent, chatID, owner)
+		thread, reason, err := findOwned(ctx, tx, s, agent, chatID, owner)
 		if rejected = reason; rejected != nil || err != nil {
 			return err
 		}
