@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -358,26 +359,28 @@ func (w *Workspace) copyReportsOf(ctx context.Context, tx *store.Tx, s content.S
 	return byID, byPublicID, nil
 }
 
-// checkPublicIDIsFree returns an error if a report of the account has a public id.
+// checkPublicIDIsFree returns an error if a report of the account has a public id. A report of a deleted deployment of the same name,
+// which is not purged yet, loses it.
 func checkPublicIDIsFree(ctx context.Context, tx *store.Tx, s content.Scope, id string) error {
-	const query = "SELECT id, deployment_uid FROM report WHERE account_uid = $1 AND public_id = $2"
-	rows, err := tx.QueryContext(ctx, query, s.Account.UID, id)
-	if err != nil {
-		return fmt.Errorf("read public id %q: %w", id, err)
-	}
-	defer func() { _ = rows.Close() }()
-	if !rows.Next() {
-		return rows.Err()
-	}
+	const query = `SELECT report.id, deployment.uid, deployment.namespace, deployment.name FROM report JOIN deployment ON deployment.uid = report.deployment_uid
+		WHERE report.account_uid = $1 AND report.public_id = $2`
 	var other int64
-	var deployment string
-	if err := rows.Scan(&other, &deployment); err != nil {
+	var of store.Deployment
+	err := tx.QueryRowContext(ctx, query, s.Account.UID, id).Scan(&other, &of.UID, &of.Namespace, &of.Name)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
 		return fmt.Errorf("read public id %q: %w", id, err)
-	}
-	if deployment != s.Deployment.UID {
+	case of.UID == s.Deployment.UID:
+		return content.Errorf(content.Conflict, "publicId: %q is the id of report %d", id, other)
+	case of.Namespace != s.Deployment.Namespace || of.Name != s.Deployment.Name:
 		return content.Errorf(content.Conflict, "publicId: %q is the id of a report of another deployment", id)
 	}
-	return content.Errorf(content.Conflict, "publicId: %q is the id of report %d", id, other)
+	if _, err := tx.ExecContext(ctx, "UPDATE report SET public_id = $3 WHERE account_uid = $1 AND id = $2", s.Account.UID, other, newPublicID()); err != nil {
+		return fmt.Errorf("take public id %q from report %d: %w", id, other, err)
+	}
+	return nil
 }
 
 // checkReportPlace returns an error if a report cannot be where it is, and sets PathID.

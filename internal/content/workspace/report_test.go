@@ -95,7 +95,9 @@ func testReports(w *world) {
 
 func testInvalidReports(w *world) {
 	r, wb := w.report(ReportChange{PublicID: ptr.To(firstID)}), w.workbook("book")
-	elsewhere, err := w.content.CreateReport(w.Context(), scope("a1", "d2"), ada, ReportChange{PublicID: ptr.To("BBBBBBBBBBB1")})
+	other := scope("a1", "d2")
+	other.Deployment.Name = "other"
+	elsewhere, err := w.content.CreateReport(w.Context(), other, ada, ReportChange{PublicID: ptr.To("BBBBBBBBBBB1")})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -387,6 +389,18 @@ func testReportTenants(w *world) {
 	}
 	if other, err := w.content.UpsertReport(w.Context(), scope("a2", "d3"), ada, firstID, ReportChange{}); err != nil || other.PublicID != firstID {
 		w.Error("a public id is unique in its account only:", err)
+	}
+}
+
+// testNewDeployment creates a report again after its deployment was deleted and created again, before the purge.
+func testNewDeployment(w *world) {
+	old, again := w.report(ReportChange{PublicID: ptr.To(firstID)}), scope("a1", "d2")
+	r, err := w.content.UpsertReport(w.Context(), again, ada, firstID, ReportChange{Name: ptr.To("Orders")})
+	if err != nil || r.PublicID != firstID || r.ID == old.ID {
+		w.Fatalf("%+v, %v", r, err)
+	}
+	if before, err := w.content.Report(w.Context(), demo, ada, old.ID); err != nil || before.PublicID == firstID {
+		w.Errorf("%+v, %v", before, err)
 	}
 }
 

@@ -50,6 +50,7 @@ var cases = []struct {
 	{"reports: lists", testReportLists},
 	{"reports: of workbooks", testReportsOfWorkbooks},
 	{"reports: another account or deployment sees nothing", testReportTenants},
+	{"reports: a new deployment of the name", testNewDeployment},
 	{"dashboards: publish", testPublish},
 	{"dashboards: invalid publications", testInvalidPublications},
 	{"dashboards: restore", testRestore},
