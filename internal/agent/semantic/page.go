@@ -3,6 +3,7 @@ package semantic
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/quoin-dev/quoin/internal/agent"
 	"github.com/quoin-dev/quoin/internal/query"
@@ -82,7 +83,11 @@ func (t *tools) page(ctx context.Context, in agent.Input) (*agent.Result, error)
 		for j, v := range result.Rows[i] {
 			cells[j] = cell(v)
 		}
-		if size -= sizeOf(cells); size < 0 {
+		size -= sizeOf(cells)
+		if size < 0 && len(out.Data) == 0 { // an empty page would be that of the next offset, too
+			return nil, &agent.ToolError{Class: agent.LimitError, Message: fmt.Sprintf("row %d has more than %d bytes, the limit: select fewer columns", i, maxWireData)}
+		}
+		if size < 0 {
 			break
 		}
 		out.Data = append(out.Data, cells)

@@ -58,6 +58,21 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestPageOfALongRow: a page has at least one row, or it is an error: a client that follows nextOffset would read it forever.
+func TestPageOfALongRow(t *testing.T) {
+	w := newWorld(t)
+	const columns = 40
+	text, schema, row := strings.Repeat("x", maxCell), make([]string, columns), make([]string, columns)
+	for i := range columns {
+		schema[i], row[i] = fmt.Sprintf(`{"name":"c%d","column_type":"String"}`, i), `"`+text+`"`
+	}
+	w.rows(strings.Join(schema, ","), "["+strings.Join(row, ",")+"]")
+	_, err := w.page(object{"sqlQuery": "SELECT * FROM orders"})
+	if failed := (&agent.ToolError{}); !errors.As(err, &failed) || failed.Class != agent.LimitError || !strings.Contains(failed.Message, "row 0 has more than") {
+		t.Error(err)
+	}
+}
+
 // TestPagesThatAreRejected: the same statements are rejected as in other tools.
 func TestPagesThatAreRejected(t *testing.T) {
 	w := newWorld(t)
