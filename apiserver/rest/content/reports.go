@@ -149,7 +149,7 @@ type ListReportsInput struct {
 	Search             rest.Optional[string] `query:"search" maxLength:"255" doc:"A part of the name, case-insensitive."`
 	SortBy             rest.Optional[string] `query:"sortBy" enum:"name,createdAt,updatedAt,lastViewedAt" doc:"By id when absent. lastViewedAt is when the user of the caller has read it last: not together with first and after."`
 	SortDirection      rest.Optional[string] `query:"sortDirection" enum:"ASC,DESC" doc:"ASC when absent."`
-	Limit              rest.Optional[int]    `query:"limit" minimum:"1" maximum:"1000" doc:"How many reports at most; 20 when absent and page is not. Not together with first and after."`
+	Limit              rest.Optional[int]    `query:"limit" minimum:"1" maximum:"1000" doc:"How many reports at most; 20 when absent and page is not. Not together with first and after. If the reports of the page have more than 8 MiB together, it is a 400."`
 	Page               rest.Optional[int]    `query:"page" minimum:"1" maximum:"1000000" doc:"Which page, from 1. Not together with first and after."`
 }
 
@@ -219,6 +219,7 @@ func (in *ListReportsInput) filter() (workspace.ReportFilter, error) {
 	if in.First.IsSet || in.After.IsSet {
 		return f, rest.BadRequest("limit and page cannot go together with first and after: use one style of paging")
 	}
+	f.Whole = true
 	if in.First.Value, in.First.IsSet = 20, true; in.Limit.IsSet {
 		in.First.Value = in.Limit.Value
 	}

@@ -332,6 +332,25 @@ func testReportLists(w *world) {
 	}
 }
 
+// testLargeReports: of a list whose pages begin at an offset, no report is left out because those before it are large.
+func testLargeReports(w *world) {
+	large := Object{"text": strings.Repeat("x", 900_000)}
+	for range 12 {
+		w.report(ReportChange{Meta: large, HasMeta: true})
+	}
+	page, err := w.content.Reports(w.Context(), demo, ada, ReportFilter{}, store.PageRequest{Limit: 10})
+	if err != nil || len(page.Items) != 9 || !page.HasNext {
+		w.Errorf("the first page has %d, %v", len(page.Items), err)
+	}
+	contenttest.Rejects(w, errorOf(w.content.Reports(w.Context(), demo, ada, ReportFilter{Whole: true}, store.PageRequest{Limit: 10})), content.Invalid, "limit: 10 reports from there have more than 8388608 bytes together; allowed: at most 9")
+	for offset, want := range map[int]int{0: 6, 6: 6} {
+		page, err := w.content.Reports(w.Context(), demo, ada, ReportFilter{Whole: true, Offset: offset}, store.PageRequest{Limit: 6})
+		if err != nil || len(page.Items) != want {
+			w.Errorf("offset %d: %d, %v", offset, len(page.Items), err)
+		}
+	}
+}
+
 // testReportsOfWorkbooks deletes and copies a workbook with reports.
 func testReportsOfWorkbooks(w *world) {
 	wb := w.workbook("book")

@@ -165,6 +165,8 @@ type ReportFilter struct {
 	Descending bool
 	// Offset is the number of reports to leave out; 0 for a request with a key.
 	Offset int
+	// Whole makes it an error if the page cannot have all its reports because they are large: the page after it begins at an offset.
+	Whole bool
 }
 
 // ReportList is a page of reports.
@@ -193,9 +195,14 @@ func (w *Workspace) Reports(ctx context.Context, s content.Scope, by Caller, f R
 				return err
 			}
 		}
-		if r.Limit, err = bounded(ctx, q, list, "OCTET_LENGTH(meta) + OCTET_LENGTH(json_query) + OCTET_LENGTH(sql_query) + OCTET_LENGTH(pivot_items)", r); err != nil {
+		limit, err := bounded(ctx, q, list, "OCTET_LENGTH(meta) + OCTET_LENGTH(json_query) + OCTET_LENGTH(sql_query) + OCTET_LENGTH(pivot_items)", r)
+		if err != nil {
 			return err
 		}
+		if f.Whole && limit < r.Limit {
+			return content.Errorf(content.Invalid, "limit: %d reports from there have more than %d bytes together; allowed: at most %d", limit+1, maxPageBytes, limit)
+		}
+		r.Limit = limit
 		if out.Page, err = list.Read(ctx, q, r); err != nil {
 			return err
 		}

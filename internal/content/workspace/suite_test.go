@@ -48,6 +48,7 @@ var cases = []struct {
 	{"reports: upsert", testUpsertReports},
 	{"reports: placements", testPlacements},
 	{"reports: lists", testReportLists},
+	{"reports: pages of large ones", testLargeReports},
 	{"reports: of workbooks", testReportsOfWorkbooks},
 	{"reports: another account or deployment sees nothing", testReportTenants},
 	{"reports: a new deployment of the name", testNewDeployment},
