@@ -351,6 +351,17 @@ func testLargeReports(w *world) {
 	}
 }
 
+// testLargePlacements: what those who may only view reports store of them counts too.
+func testLargePlacements(w *world) {
+	for range 12 {
+		w.report(ReportChange{Placement: &PlacementChange{ExternalWorkbook: "x", ResultLocation: "S!A1", ResultChecksum: Object{"text": strings.Repeat("x", 900_000)}}})
+	}
+	page, err := w.content.Reports(w.Context(), demo, ada, ReportFilter{}, store.PageRequest{Limit: 10})
+	if err != nil || len(page.Items) != 9 || !page.HasNext {
+		w.Errorf("the first page has %d, %v", len(page.Items), err)
+	}
+}
+
 // testReportsOfWorkbooks deletes and copies a workbook with reports.
 func testReportsOfWorkbooks(w *world) {
 	wb := w.workbook("book")

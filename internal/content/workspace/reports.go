@@ -176,6 +176,10 @@ type ReportList struct {
 	Placements map[int64][]Placement
 }
 
+// reportSize is the expression for the size of a report in a list, with its placements.
+const reportSize = `OCTET_LENGTH(meta) + OCTET_LENGTH(json_query) + OCTET_LENGTH(sql_query) + OCTET_LENGTH(pivot_items) + COALESCE((SELECT SUM(OCTET_LENGTH(details))
+	FROM report_placement WHERE report_placement.account_uid = report.account_uid AND report_placement.report_id = report.id), 0)`
+
 // Reports returns a page of the reports that the caller sees. A page may have fewer items than requested if they are large.
 func (w *Workspace) Reports(ctx context.Context, s content.Scope, by Caller, f ReportFilter, r store.PageRequest) (out ReportList, err error) {
 	err = w.DB.Read(ctx, func(q store.Querier) error {
@@ -195,7 +199,7 @@ func (w *Workspace) Reports(ctx context.Context, s content.Scope, by Caller, f R
 				return err
 			}
 		}
-		limit, err := bounded(ctx, q, list, "OCTET_LENGTH(meta) + OCTET_LENGTH(json_query) + OCTET_LENGTH(sql_query) + OCTET_LENGTH(pivot_items)", r)
+		limit, err := bounded(ctx, q, list, reportSize, r)
 		if err != nil {
 			return err
 		}

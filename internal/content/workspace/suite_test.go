@@ -49,6 +49,7 @@ var cases = []struct {
 	{"reports: placements", testPlacements},
 	{"reports: lists", testReportLists},
 	{"reports: pages of large ones", testLargeReports},
+	{"reports: pages of large placements", testLargePlacements},
 	{"reports: of workbooks", testReportsOfWorkbooks},
 	{"reports: another account or deployment sees nothing", testReportTenants},
 	{"reports: a new deployment of the name", testNewDeployment},
