@@ -7,25 +7,29 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/access"
+	"github.com/quoin-dev/quoin/internal/content/subject"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
 // MaxFavorites is the maximum number of workbooks of a deployment that a person can mark.
 const MaxFavorites = 1000
 
-// SetFavorite marks a workbook for the caller, who needs the level view, or removes the mark. It has no event: it concerns only
-// what the caller sees.
+// SetFavorite marks a workbook for the caller, who needs the level view, or removes the mark, which the caller may do without it: it
+// counts for MaxFavorites. It has no event: it concerns only what the caller sees.
 func (w *Workspace) SetFavorite(ctx context.Context, s content.Scope, by Caller, id int64, isFavorite bool) error {
 	return w.change(ctx, s, func(tx *store.Tx) error {
-		if _, err := workbookFor(ctx, tx, s, by, id, access.View); err != nil {
-			return err
-		}
 		if !isFavorite {
-			const statement = "DELETE FROM favorite WHERE account_uid = $1 AND owner = $2 AND workbook_id = $3"
-			if _, err := tx.ExecContext(ctx, statement, s.Account.UID, by.Owner, id); err != nil {
+			const statement = "DELETE FROM favorite WHERE account_uid = $1 AND deployment_uid = $2 AND owner = $3 AND workbook_id = $4"
+			removed, err := subject.Changed(tx.ExecContext(ctx, statement, s.Account.UID, s.Deployment.UID, by.Owner, id))
+			if err != nil {
 				return fmt.Errorf("remove the mark of workbook %d: %w", id, err)
 			}
-			return nil
+			if removed > 0 {
+				return nil
+			}
+		}
+		if _, err := workbookFor(ctx, tx, s, by, id, access.View); err != nil || !isFavorite {
+			return err
 		}
 		const query = "SELECT COUNT(*) FROM favorite WHERE account_uid = $1 AND deployment_uid = $2 AND owner = $3 AND workbook_id <> $4"
 		var others int

@@ -241,6 +241,15 @@ func testFavorites(w *world) {
 	if got := marked(ada); got != "map[]" {
 		w.Errorf("favorites are %s", got)
 	}
+	// Who does not see a workbook any more removes the mark, and learns nothing of others.
+	set(ada, wb.ID, true)
+	stranger := ada
+	stranger.Access = access.Subject{Owner: access.User("eve"), Max: access.Manage}
+	contenttest.Rejects(w, w.content.SetFavorite(w.Context(), demo, stranger, wb.ID, true), content.NotFound, "workbook 1")
+	if err := w.content.SetFavorite(w.Context(), demo, stranger, wb.ID, false); err != nil || marked(ada) != "map[]" {
+		w.Error(err)
+	}
+	contenttest.Rejects(w, w.content.SetFavorite(w.Context(), demo, stranger, other.ID, false), content.NotFound, "workbook 2")
 	contenttest.Rejects(w, w.content.SetFavorite(w.Context(), demo, ada, 99, true), content.NotFound, "workbook 99")
 	contenttest.Rejects(w, w.content.SetFavorite(w.Context(), scope("a1", "d2"), ada, wb.ID, true), content.NotFound, "workbook 1")
 	contenttest.Exec(w, w.store, `WITH RECURSIVE n (i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 1099)
