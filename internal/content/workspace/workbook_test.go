@@ -324,6 +324,15 @@ func testDeletedFolder(w *world) {
 			w.Errorf("%+v, %v", wb, err)
 		}
 	}
+	// The root has a limit as other folders have.
+	contenttest.Exec(w, w.store, fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		INSERT INTO workbook (account_uid, deployment_uid, id, folder_id, owner, name, slug, meta, version, created_at, created_by, updated_at, updated_by)
+		SELECT 'a1', 'd1', i, 0, '', 'x', '', '{}', 1, 0, '', 0, '' FROM n`, 1000+MaxInFolder-2))
+	contenttest.Rejects(w, w.folders.Delete(w.Context(), demo, ada, other), content.Conflict, "contains 1 workbooks, which would move to the root, and there are 10000 already")
+	contenttest.Exec(w, w.store, "DELETE FROM workbook WHERE id = 1000")
+	if err := w.folders.Delete(w.Context(), demo, ada, other); err != nil {
+		w.Error(err)
+	}
 }
 
 func testTenants(w *world) {

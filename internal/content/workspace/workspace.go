@@ -110,11 +110,19 @@ func (w *Workspace) change(ctx context.Context, s content.Scope, work func(tx *s
 	})
 }
 
-// FolderDeleted moves what a deleted folder contains to the root. It is called in the transaction that
-// deletes the folder.
+// FolderDeleted moves what a deleted folder contains to the root; a conflict if there would be more than MaxInFolder workbooks or
+// reports. It is called in the transaction that deletes the folder.
 func FolderDeleted(ctx context.Context, tx *store.Tx, s content.Scope, id int64) error {
-	for _, table := range []string{"workbook", "report"} {
-		statement := "UPDATE " + table + " SET folder_id = 0 WHERE deployment_uid = $1 AND account_uid = $2 AND folder_id = $3"
+	for _, of := range []struct{ table, outside string }{{"workbook", ""}, {"report", " AND workbook_id = 0"}} {
+		query := "SELECT COUNT(*), COUNT(CASE WHEN folder_id = $3 THEN 1 END) FROM " + of.table + " WHERE deployment_uid = $1 AND account_uid = $2 AND folder_id IN (0, $3)" + of.outside
+		var all, moved int
+		if err := tx.QueryRowContext(ctx, query, s.Deployment.UID, s.Account.UID, id).Scan(&all, &moved); err != nil {
+			return fmt.Errorf("count the content of folder %d: %w", id, err)
+		}
+		if moved > 0 && all > MaxInFolder {
+			return content.Errorf(content.Conflict, "folderId: folder %d contains %d %ss, which would move to the root, and there are %d already; allowed: %d together", id, moved, of.table, all-moved, MaxInFolder)
+		}
+		statement := "UPDATE " + of.table + " SET folder_id = 0 WHERE deployment_uid = $1 AND account_uid = $2 AND folder_id = $3"
 		if _, err := tx.ExecContext(ctx, statement, s.Deployment.UID, s.Account.UID, id); err != nil {
 			return fmt.Errorf("move the content of folder %d: %w", id, err)
 		}
