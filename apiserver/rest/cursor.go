@@ -51,10 +51,14 @@ type cursor struct {
 
 // encodeCursor returns the cursor of the item with a key. Keys are JSON values.
 func encodeCursor(list listID, key any) (string, error) {
-	k, err := json.Marshal(key)
-	if err != nil {
+	// A key can have a name of 255 characters: if < > & were escaped, a cursor could be longer than what the parameter accepts.
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(key); err != nil {
 		return "", err
 	}
+	k := bytes.TrimSpace(text.Bytes())
 	// A cursor in JSON, without the cost of encoding it. Nothing in a list ID needs quoting.
 	data := make([]byte, 0, len(`{"v":1,"l":"","k":}`)+len(list)+len(k))
 	data = strconv.AppendInt(append(data, `{"v":`...), cursorVersion, 10)

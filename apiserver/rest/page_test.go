@@ -5,7 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -137,6 +140,26 @@ func TestCursorIsBoundToItsList(t *testing.T) {
 	}
 	if _, err := decodeCursor[int](list, c); !isBadRequest(err) {
 		t.Errorf("a key of another type: got %v, want 400", err)
+	}
+}
+
+// TestCursorOfALongName: a cursor with the longest name is accepted by the parameter after.
+func TestCursorOfALongName(t *testing.T) {
+	field, _ := reflect.TypeFor[CursorPage]().FieldByName("After")
+	most, err := strconv.Atoi(field.Tag.Get("maxLength"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := newListID("workspaceObjects", "uid-1", "/api/v1/deployments/1/workspace", nil)
+	for _, char := range []string{"&", `"`, `\`, "日", "😀"} {
+		key := struct {
+			Type string `json:"y"`
+			Name string `json:"n"`
+			ID   int64  `json:"i"`
+		}{"WORKBOOK", strings.Repeat(char, 255), 1<<53 - 1}
+		if n := len(cursorOf(t, list, key)); n > most {
+			t.Errorf("the cursor of a name of 255 %s has %d characters; allowed: %d", char, n, most)
+		}
 	}
 }
 
