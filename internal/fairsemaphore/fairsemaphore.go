@@ -23,10 +23,13 @@ type Semaphore struct {
 	free int
 	// waiting is the work of accounts that waits.
 	waiting turns.Queue[string, chan struct{}]
+	// preemptible is set if the threads of all other work preempt those of the work.
+	preemptible bool
 }
 
-// Processors is the semaphore of the processors of this process: all but one, and one at least.
-var Processors = New(max(1, processors.Count-1))
+// Processors is the semaphore of the processors of this process: all but one, and one at least. While the work has its turn,
+// the threads of all other work preempt its own.
+var Processors = &Semaphore{free: max(1, processors.Count-1), preemptible: true}
 
 // New returns a semaphore with limit places.
 func New(limit int) *Semaphore {
@@ -39,6 +42,8 @@ type Turn struct {
 	ctx       context.Context //nolint:containedctx // that of the work
 	account   string
 	held      bool
+	// endPreemptible is set while the work has its turn and is preemptible.
+	endPreemptible func()
 }
 
 // Begin waits until work for an account may run, or returns the error of ctx. The caller must call End.
@@ -51,6 +56,10 @@ func (s *Semaphore) Begin(ctx context.Context, account string) (*Turn, error) {
 func (t *Turn) End() {
 	if t.held {
 		t.held = false
+		if t.endPreemptible != nil {
+			t.endPreemptible()
+			t.endPreemptible = nil
+		}
 		t.semaphore.release()
 	}
 }
@@ -84,6 +93,9 @@ func (t *Turn) resume() error {
 		return err
 	}
 	t.held = true
+	if t.semaphore.preemptible {
+		t.endPreemptible = processors.Preemptible()
+	}
 	return nil
 }
 

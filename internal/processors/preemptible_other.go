@@ -1,0 +1,6 @@
+//go:build !linux
+
+package processors
+
+// Preemptible does nothing: it is for Linux.
+func Preemptible() (end func()) { return func() {} }
