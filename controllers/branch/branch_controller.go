@@ -68,6 +68,9 @@ func (r *branchReconciler) work(ctx context.Context, s *scope) reconciler.Outcom
 		return reconciler.Failed(err)
 	}
 	if o := checkRemote(b, d); o != nil {
+		if o.Reason() != v1alpha1.ReasonBranchNotFound {
+			return *o // no commit is known yet, or a client that replaced the object has removed it: the environment is kept
+		}
 		return r.deleteEnvironments(ctx, s, *o)
 	}
 	b.Status.LastHash = b.Annotations[v1alpha1.AnnotationCommit]

@@ -245,6 +245,40 @@ func TestIDsAreAllocatedOrKept(t *testing.T) {
 	}
 }
 
+// TestReplacedBranchKeepsItsEnvironmentAndIDs: kubectl replace removes the label and the annotations that controllers have set.
+func TestReplacedBranchKeepsItsEnvironmentAndIDs(t *testing.T) {
+	api := newAPI(t, shared("self", "main", 1, staging), gitDeployment(), channel())
+	before := reconcileOnce(t, api, "self")
+	replaced := before.DeepCopy()
+	replaced.Labels, replaced.Annotations = nil, nil
+	if err := api.Update(t.Context(), replaced); err != nil {
+		t.Fatal(err)
+	}
+	b := reconcileOnce(t, api, "self")
+	if got, message := readyCondition(b); got != "Unknown Progressing" {
+		t.Errorf("without a commit, is %s: %s", got, message)
+	}
+	if err := api.Get(t.Context(), client.ObjectKey{Namespace: "acme", Name: StagingName(b)}, &v1alpha1.Environment{}); err != nil {
+		t.Fatal(err)
+	}
+	metav1.SetMetaDataAnnotation(&b.ObjectMeta, v1alpha1.AnnotationCommit, commit) // as the Deployment controller does
+	if err := api.Update(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	b = reconcileOnce(t, api, "self")
+	for _, key := range []string{v1alpha1.AnnotationEnvironmentID, v1alpha1.AnnotationCommit} {
+		if b.Annotations[key] == "" || b.Annotations[key] != before.Annotations[key] {
+			t.Errorf("annotation %s is %q, and was %q", key, b.Annotations[key], before.Annotations[key])
+		}
+	}
+	if b.Labels[v1alpha1.LabelID] != "6" || b.Status.ID != 6 || before.Status.ID != 6 {
+		t.Errorf("label %q, status %d; was %d", b.Labels[v1alpha1.LabelID], b.Status.ID, before.Status.ID)
+	}
+	if got := apitest.IssuedIDs(t, api, "acme"); got != "branches=6,environments=6" {
+		t.Errorf("issued IDs are %q", got)
+	}
+}
+
 // TestCopiedIDsAreRejected: a branch made from the YAML of another one must not share its IDs.
 func TestCopiedIDsAreRejected(t *testing.T) {
 	for name, copied := range map[string]func(*v1alpha1.Branch){"label": withIDLabel("3"), "annotation": withEnvironmentID("4")} {

@@ -124,11 +124,22 @@ func newest(channel *v1alpha1.ReleaseChannel) (version.Release, bool) {
 
 // allocateEnvironmentID allocates the ID of the branch's environment. It is stored on the branch,
 // so that an environment that is disabled and enabled again has the same ID. An existing ID,
-// for example after a restore, is kept and never allocated again.
+// for example after a restore, is kept and never allocated again. A branch that was replaced, as by kubectl
+// replace, carries none, and keeps that of its environment.
 func (r *branchReconciler) allocateEnvironmentID(ctx context.Context, s *scope, account string) error {
 	carried := s.Object.Annotations[v1alpha1.AnnotationEnvironmentID]
-	if _, ok := ids.Parse(carried); ok && s.Object.Status.Environment != "" {
-		return nil
+	if name := s.Object.Status.Environment; name != "" {
+		if _, ok := ids.Parse(carried); ok {
+			return nil
+		}
+		env := &v1alpha1.Environment{}
+		err := s.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, env)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if metav1.IsControlledBy(env, s.Object) {
+			carried = env.Labels[v1alpha1.LabelID]
+		}
 	}
 	id, err := r.ids.Keep(ctx, account, ids.Environments, carried)
 	if err != nil {

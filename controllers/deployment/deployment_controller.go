@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -107,7 +108,7 @@ func (r *deploymentReconciler) work(ctx context.Context, s *scope) reconciler.Ou
 	if started := startedRollout(s.Object, production); started != nil {
 		s.Object.Status.Rollout = started
 	}
-	if o := r.identify(ctx, s, account); o != nil {
+	if o := r.identify(ctx, s, account, production); o != nil {
 		return r.blocked(ctx, s.Object, *o)
 	}
 	model, o := r.model(ctx, s)
@@ -148,7 +149,7 @@ func (r *deploymentReconciler) blocked(ctx context.Context, d *v1alpha1.Deployme
 }
 
 // identify claims the deployment's display name and allocates its IDs.
-func (r *deploymentReconciler) identify(ctx context.Context, s *scope, account *v1alpha1.Account) *reconciler.Outcome {
+func (r *deploymentReconciler) identify(ctx context.Context, s *scope, account *v1alpha1.Account, production *v1alpha1.Environment) *reconciler.Outcome {
 	d := s.Object
 	holder, err := displayName.Ensure(ctx, s.Client, d)
 	if err != nil {
@@ -159,7 +160,7 @@ func (r *deploymentReconciler) identify(ctx context.Context, s *scope, account *
 			"spec.displayName: %q is used by deployment %q of the same account; choose another", d.DisplayName(), holder))
 		return &o
 	}
-	if o := r.allocateIDs(ctx, s, account.Name); o != nil {
+	if o := r.allocateIDs(ctx, s, account.Name, production); o != nil {
 		return o
 	}
 	d.Status.ID = d.Labels[v1alpha1.LabelID]
@@ -168,12 +169,17 @@ func (r *deploymentReconciler) identify(ctx context.Context, s *scope, account *
 }
 
 // allocateIDs allocates the IDs of the deployment and its production environment. An ID that
-// the object carries already, for example after a restore, is kept and never allocated again.
-func (r *deploymentReconciler) allocateIDs(ctx context.Context, s *scope, account string) *reconciler.Outcome {
+// the object carries already, for example after a restore, is kept and never allocated again. One that was replaced, as by
+// kubectl replace, carries none, and keeps those in its status and on its environment.
+func (r *deploymentReconciler) allocateIDs(ctx context.Context, s *scope, account string, production *v1alpha1.Environment) *reconciler.Outcome {
 	d := s.Object
 	carried, carriedEnvironment := d.Labels[v1alpha1.LabelID], d.Annotations[v1alpha1.AnnotationEnvironmentID]
 	if d.Status.ID != "" && d.Status.ID == carried && carriedEnvironment != "" {
 		return nil
+	}
+	carried = ids.Or(carried, d.Status.ID)
+	if production != nil && metav1.IsControlledBy(production, d) {
+		carriedEnvironment = ids.Or(carriedEnvironment, production.Labels[v1alpha1.LabelID])
 	}
 	if o := checkCopiedIDs(ctx, s, carried, carriedEnvironment); o != nil {
 		return o

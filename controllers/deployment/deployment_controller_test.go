@@ -90,6 +90,33 @@ func TestIDsAreAllocatedOrKept(t *testing.T) {
 	}
 }
 
+// TestReplacedDeploymentKeepsItsIDs: kubectl replace removes the label and the annotation, and keeps the status. The ID of
+// another deployment is rejected.
+func TestReplacedDeploymentKeepsItsIDs(t *testing.T) {
+	replaced, other := carrying("sales", "", ""), carrying("hr", "2", "2")
+	replaced.Status.ID, other.Status.ID = "3", "2"
+	env := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "acme", Name: v1alpha1.ProductionName("sales"), Labels: map[string]string{v1alpha1.LabelID: "4"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(replaced, v1alpha1.GroupVersion.WithKind("Deployment"))},
+	}}
+	api := newAPI(t, acme(), replaced, other, env)
+	d := reconcileOnce(t, api, "sales")
+	if d.Labels[v1alpha1.LabelID] != "3" || d.Annotations[v1alpha1.AnnotationEnvironmentID] != "4" || d.Status.ID != "3" {
+		t.Errorf("label %q, environment %q, status %q", d.Labels[v1alpha1.LabelID], d.Annotations[v1alpha1.AnnotationEnvironmentID], d.Status.ID)
+	}
+	if got := apitest.IssuedIDs(t, api, "acme"); got != "deployments=5,environments=5" {
+		t.Errorf("issued IDs are %q", got)
+	}
+
+	copied := carrying("sales", "", "")
+	copied.Status.ID = "2"
+	d = reconcileOnce(t, newAPI(t, acme(), copied, other.DeepCopy()), "sales")
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Reason != v1alpha1.ReasonInvalidSpec || d.Labels[v1alpha1.LabelID] != "" {
+		t.Errorf("the ID of another deployment: condition %+v, label %q", c, d.Labels[v1alpha1.LabelID])
+	}
+}
+
 func TestCopiedIDsAreRejected(t *testing.T) {
 	first := carrying("sales", "3", "3")
 	first.Status.ID = "3"

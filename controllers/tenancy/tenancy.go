@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/ids"
@@ -40,18 +41,20 @@ type Numbers[T v1alpha1.Object] struct {
 
 // Assign gives the object of a scope its number if it has none. all are the objects of its kind in its account. An object that
 // carries the number of another one, because its YAML was copied, gets none: that is the outcome. The outcome is nil otherwise.
+// An object that was replaced, as by kubectl replace, has lost its label, and keeps the number in its status.
 func (n *Numbers[T]) Assign(ctx context.Context, s *reconciler.Scope[T], account string, all []T) *reconciler.Outcome {
-	status := n.Status(s.Object)
-	carried, carries := ids.Parse(s.Object.GetLabels()[v1alpha1.LabelID])
-	if carries && *status == carried {
+	status, label := n.Status(s.Object), s.Object.GetLabels()[v1alpha1.LabelID]
+	if labelled, ok := ids.Parse(label); ok && *status == labelled {
 		return nil
 	}
+	label = ids.Or(label, strconv.FormatInt(*status, 10))
+	carried, carries := ids.Parse(label)
 	if other := slices.IndexFunc(all, func(o T) bool { return o.GetUID() != s.Object.GetUID() && *n.Status(o) == carried }); carries && other >= 0 {
 		o := reconciler.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf("metadata: label %s has the ID of %s %q; remove it, and a new ID is allocated",
 			v1alpha1.LabelID, n.Kind, all[other].GetName()))
 		return &o
 	}
-	id, err := n.IDs.Keep(ctx, account, n.Counter, s.Object.GetLabels()[v1alpha1.LabelID])
+	id, err := n.IDs.Keep(ctx, account, n.Counter, label)
 	if err != nil {
 		return failed(err)
 	}

@@ -82,8 +82,9 @@ func wantReady(t *testing.T, a *v1alpha1.UserAttribute, reason, message string) 
 
 func TestIDsAreAllocated(t *testing.T) {
 	copied, own := attribute("copied", 3, "7"), attribute("own", 1, "7")
-	own.Status.ID = 7
-	api := newAPI(t, "userattributes=8", attribute("new", 2, ""), own, copied, attribute("restored", 1, "12"))
+	replaced, stolen := attribute("replaced", 1, ""), attribute("stolen", 1, "")
+	own.Status.ID, replaced.Status.ID, stolen.Status.ID = 7, 5, 7
+	api := newAPI(t, "userattributes=8", attribute("new", 2, ""), own, copied, attribute("restored", 1, "12"), replaced, stolen)
 	for _, c := range []struct {
 		name            string
 		id              int64
@@ -94,6 +95,8 @@ func TestIDsAreAllocated(t *testing.T) {
 		{"own", 7, "7", "Succeeded", "in effect"},
 		{"copied", 0, "7", "InvalidSpec", `the ID of UserAttribute "own"`},
 		{"restored", 12, "12", "Succeeded", "in effect"},
+		{"replaced", 5, "5", "Succeeded", "in effect"},
+		{"stolen", 7, "", "InvalidSpec", `the ID of UserAttribute "own"`},
 	} {
 		a := reconcileOnce(t, api, c.name)
 		wantReady(t, a, c.reason, c.message)
