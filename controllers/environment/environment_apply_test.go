@@ -289,6 +289,42 @@ func TestNewReleaseRestartsNoPods(t *testing.T) {
 	}
 }
 
+// TestBlockedEnvironmentShowsItsPods: the status follows the pods also while nothing is applied. Here, the deployment does not
+// exist.
+func TestBlockedEnvironmentShowsItsPods(t *testing.T) {
+	f := newFixture(t)
+	work := func() {
+		t.Helper()
+		s := &scope{Client: kube.NewClient(f.api, f.api, FieldManager), Object: f.env, Clock: clocktesting.NewFakePassiveClock(time.Now())}
+		if o := f.r.work(t.Context(), s); o.Reason() != v1alpha1.ReasonDeploymentNotFound {
+			t.Errorf("got %+v", o)
+		}
+	}
+	if work(); len(f.env.Status.Conditions) > 0 {
+		t.Errorf("without workloads: %+v", f.env.Status)
+	}
+	f.apply()
+	d := &appsv1.Deployment{}
+	f.must(f.api.Get(t.Context(), client.ObjectKey{Namespace: f.env.Namespace, Name: "sales-production-api"}, d))
+	check := func(replicas, ready int32) {
+		t.Helper()
+		work()
+		status, isServed := f.env.Status, ready > 0
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAvailable)
+		if status.Replicas != replicas || status.ReadyReplicas != ready || status.Active != isServed || c == nil || (c.Status == metav1.ConditionTrue) != isServed {
+			t.Errorf("%d of %d pods are ready: %+v", ready, replicas, status)
+		}
+	}
+	for _, ready := range []int32{2, 0, 1} {
+		before := d.DeepCopy()
+		d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = 3, 3, ready, ready
+		f.must(f.api.Status().Patch(t.Context(), d, client.MergeFrom(before)))
+		check(3, ready)
+	}
+	f.must(f.api.Delete(t.Context(), d, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	check(0, 0)
+}
+
 // TestTemplateIsKeptForSameInputs and another revision of the renderer.
 func TestTemplateIsKeptForSameInputs(t *testing.T) {
 	cases := map[string]struct {

@@ -64,7 +64,7 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, o
 func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
 	in, o := r.inputs(ctx, s)
 	if o != nil {
-		return *o
+		return r.blocked(ctx, s, *o)
 	}
 	// Also while it is asleep: the request that wakes it needs a token, which is signed with them.
 	err := r.credentials(ctx, s, in)
@@ -87,7 +87,7 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 	if apierrors.IsInvalid(err) {
 		// A value that Quoin does not check, such as the key of a Secret or the name of a resource, or a policy of the
 		// cluster, which is not watched.
-		return reconciler.Stalled(v1alpha1.ReasonInvalidSpec, err.Error()).RequeueIn(rejectedInterval)
+		return r.blocked(ctx, s, reconciler.Stalled(v1alpha1.ReasonInvalidSpec, err.Error()).RequeueIn(rejectedInterval))
 	}
 	if err != nil {
 		return reconciler.Failed(err)
@@ -102,6 +102,25 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 		return use.of(outcome)
 	}
 	return use.of(r.report(ctx, s, in, workloads, outcome, started))
+}
+
+// blocked returns the outcome of an environment whose objects are not applied. Its pods still serve, or do not any more: the
+// status shows it.
+func (r *environmentReconciler) blocked(ctx context.Context, s *scope, o reconciler.Outcome) reconciler.Outcome {
+	if o.Err() != nil {
+		return o
+	}
+	workloads, err := r.workloads(ctx, s)
+	if err != nil {
+		return reconciler.Failed(err)
+	}
+	status := &s.Object.Status
+	if len(workloads) == 0 && status.Replicas == 0 {
+		return o // they have not been created
+	}
+	status.Replicas, status.ReadyReplicas, status.UpdatedReplicas, status.Active = 0, 0, 0, false
+	count(s.Object, workloads)
+	return o
 }
 
 // report returns the outcome to write while a rollout is in progress, or a transient one.
@@ -179,20 +198,14 @@ func (r *environmentReconciler) hold(ctx context.Context, s *scope, account *v1a
 	if o := r.addresses(ctx, s, account, d); o != nil {
 		return o
 	}
-	var workloads []client.Object
-	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}} {
-		children, err := r.children(ctx, s, list)
-		if err != nil {
-			return failed(err)
-		}
-		workloads = append(workloads, children...)
+	workloads, err := r.workloads(ctx, s)
+	if err != nil {
+		return failed(err)
 	}
 	if len(workloads) == 0 {
 		o := reconciler.Progressing(v1alpha1.ReasonSuspended, "The deployment was suspended before the workloads were created")
 		return &o
 	}
-	// The cache lists them in any order, which must not change the message.
-	slices.SortFunc(workloads, func(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) })
 	status, before := &s.Object.Status, s.Object.Status
 	o, _ := observe(s.Object, workloads)
 	if o.IsDone() && !isApplied(s.Object, workloads) {
@@ -201,6 +214,20 @@ func (r *environmentReconciler) hold(ctx context.Context, s *scope, account *v1a
 			"The deployment was suspended before version %s, or its commit of the data model, was rolled out", s.Object.Spec.Version))
 	}
 	return &o
+}
+
+// workloads returns the workloads that the environment has. The cache lists them in any order, which must not change a message.
+func (r *environmentReconciler) workloads(ctx context.Context, s *scope) ([]client.Object, error) {
+	var workloads []client.Object
+	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}} {
+		children, err := r.children(ctx, s, list)
+		if err != nil {
+			return nil, err
+		}
+		workloads = append(workloads, children...)
+	}
+	slices.SortFunc(workloads, func(a, b client.Object) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return workloads, nil
 }
 
 // isApplied reports whether the API pods are those of the version and commit of an environment: neither is applied while

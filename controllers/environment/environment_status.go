@@ -63,17 +63,12 @@ func observe(env *v1alpha1.Environment, workloads []client.Object) (reconciler.O
 	deadlineExceeded, started := false, false
 	status := &env.Status
 	for _, w := range workloads {
-		p := progressOf(w)
-		if p.name == engine.APIName(env.Name) {
-			status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = p.current, p.ready, p.updated
-			status.Active = p.ready > 0
-		}
-		if !p.complete() {
+		if p := progressOf(w); !p.complete() {
 			incomplete = append(incomplete, p.String())
 			deadlineExceeded, started = deadlineExceeded || p.deadlineExceeded, started || p.started()
 		}
 	}
-	setAvailable(env)
+	count(env, workloads)
 	switch {
 	case len(incomplete) == 0:
 		status.Version, status.Image, status.ModelCommit = env.Spec.Version, env.Spec.Image, env.Spec.ModelCommit
@@ -85,6 +80,18 @@ func observe(env *v1alpha1.Environment, workloads []client.Object) (reconciler.O
 		return reconciler.Stalled(v1alpha1.ReasonDeadlineExceeded, strings.Join(incomplete, "; ")), started
 	}
 	return reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, strings.Join(incomplete, "; ")), started
+}
+
+// count sets the numbers of API pods in the status, and whether one of them is ready.
+func count(env *v1alpha1.Environment, workloads []client.Object) {
+	status := &env.Status
+	for _, w := range workloads {
+		if p := progressOf(w); p.name == engine.APIName(env.Name) {
+			status.Replicas, status.ReadyReplicas, status.UpdatedReplicas = p.current, p.ready, p.updated
+			status.Active = p.ready > 0
+		}
+	}
+	setAvailable(env)
 }
 
 // incompleteStore describes the progress of the store's workloads that are not complete; empty if all are.
