@@ -64,6 +64,37 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
+// TestSecretOfAnEarlierObject: an object that was deleted and created again waits until the Secret of the deleted one is deleted.
+func TestSecretOfAnEarlierObject(t *testing.T) {
+	w := newWorld(t)
+	create := func() {
+		t.Helper()
+		obj := &v1alpha1.DbtSync{Spec: v1alpha1.DbtSyncSpec{
+			DeploymentRef: v1alpha1.LocalReference{Name: "sales"}, Source: v1alpha1.DbtSource{Git: &v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git"}},
+		}}
+		obj.Namespace, obj.Name = "acme", "nightly"
+		w.must(w.kube.Create(t.Context(), obj))
+		w.pass()
+	}
+	create()
+	first := w.get("acme", "nightly")
+	password := w.password(first)
+	w.must(w.kube.Delete(t.Context(), first))
+	w.pass()
+	w.later(time.Minute)
+	create()
+	if again := w.get("acme", "nightly"); again.Status.Stage != "" || again.UID == first.UID {
+		t.Errorf("with the Secret of the deleted object: %+v", again.Status)
+	}
+	secret := &corev1.Secret{}
+	w.must(w.kube.Get(t.Context(), client.ObjectKey{Namespace: "acme", Name: engine.DbtDeliveryName("nightly")}, secret))
+	w.must(w.kube.Delete(t.Context(), secret)) // the garbage collector
+	w.pass()
+	if again := w.get("acme", "nightly"); again.Status.Stage != v1alpha1.DbtStageInitializing || w.password(again) == password {
+		t.Errorf("with a Secret of its own: %+v", again.Status)
+	}
+}
+
 // TestDeliveryWithAnOutdatedCache: what decides is the row and the Secret, whatever the cache has.
 func TestDeliveryWithAnOutdatedCache(t *testing.T) {
 	for _, stage := range []string{"", v1alpha1.DbtStageInitializing, v1alpha1.DbtStageCreatingSandbox} {

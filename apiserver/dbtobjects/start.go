@@ -172,6 +172,9 @@ func (o *Objects) admit(ctx context.Context, obj *v1alpha1.DbtSync, p *dbtsync.P
 		if err := o.Live.Get(ctx, client.ObjectKeyFromObject(secret), existing); err != nil {
 			return err
 		}
+		if owner := metav1.GetControllerOf(existing); owner != nil && owner.Kind == "DbtSync" && owner.Name == obj.Name && owner.UID != obj.UID {
+			return nil // of an earlier object of the same name, with which it is being deleted
+		}
 		if !metav1.IsControlledBy(existing, obj) {
 			return o.Syncs.Fail(ctx, p, p.Stage, nil, fmt.Sprintf("secret %q exists and does not belong to the DbtSync: delete it", secret.Name))
 		}

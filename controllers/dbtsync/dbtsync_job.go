@@ -2,6 +2,7 @@ package dbtsync
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -224,12 +225,15 @@ func secretVolume(name, secret string) corev1.Volume {
 }
 
 // policy returns the NetworkPolicy of the pod of a Job, which denies all connections to it. Those from it
-// are not restricted, because repositories and package registries can be anywhere.
+// are not restricted, because repositories and package registries can be anywhere. Its name is that of no other Job: the policy
+// of one that was deleted may still exist, and is about to be deleted.
 func policy(job *batchv1.Job) *networkingv1.NetworkPolicy {
 	owner := *metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))
 	owner.BlockOwnerDeletion = nil
 	return &networkingv1.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name, Labels: job.Labels, OwnerReferences: []metav1.OwnerReference{owner}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace, Name: fmt.Sprintf("%s-%.8s", job.Name, job.UID), Labels: job.Labels, OwnerReferences: []metav1.OwnerReference{owner},
+		},
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{labelInstance: job.Name, labelComponent: component}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},

@@ -186,7 +186,7 @@ func TestARun(t *testing.T) {
 	}
 	f.stage(v1alpha1.DbtStageInitializing, "")
 	f.reconcile("Unknown", "Progressing", "Creating the pod")
-	f.must(f.Get(t.Context(), client.ObjectKeyFromObject(f.job()), &networkingv1.NetworkPolicy{}))
+	f.must(f.Get(t.Context(), client.ObjectKeyFromObject(policy(f.job())), &networkingv1.NetworkPolicy{}))
 	f.pod()
 	if s := f.reconcile("Unknown", "Progressing", "The pod runs repo-clone"); s.Status.Stage != v1alpha1.DbtStageCloning {
 		t.Errorf("%+v", s.Status)
@@ -243,6 +243,28 @@ func TestFailures(t *testing.T) {
 				t.Errorf("%+v", s.Status)
 			}
 		})
+	}
+}
+
+// TestCreatedAgain: the Job of a deleted sync of the same name, and its policy, are deleted later. The new run waits for that of
+// the Job, and has a policy of its own.
+func TestCreatedAgain(t *testing.T) {
+	f := newFixture(t)
+	f.sync(nil)
+	f.stage(v1alpha1.DbtStageInitializing, "")
+	f.reconcile("Unknown", "Progressing", "Creating the pod")
+	f.must(f.Delete(t.Context(), f.get()))
+	f.sync(nil)
+	f.stage(v1alpha1.DbtStageInitializing, "")
+	if s := f.reconcile("Unknown", "Progressing", "an earlier DbtSync"); s.Status.Stage != v1alpha1.DbtStageInitializing {
+		t.Errorf("%+v", s.Status)
+	}
+	f.must(f.Delete(t.Context(), f.job(), client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	f.reconcile("Unknown", "Progressing", "Creating the pod")
+	own := &networkingv1.NetworkPolicy{}
+	f.must(f.Get(t.Context(), client.ObjectKeyFromObject(policy(f.job())), own))
+	if !metav1.IsControlledBy(own, f.job()) || !metav1.IsControlledBy(f.job(), f.get()) {
+		t.Errorf("the owners are %v and %v", own.OwnerReferences, f.job().OwnerReferences)
 	}
 }
 
