@@ -57,7 +57,14 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock, o
 			recordBuild(s.Object, files, o, s.Clock.Now())
 			return o
 		},
+		Forget: r.forget,
 	}
+}
+
+// forget removes the in-memory state of an environment that no longer exists.
+func (r *environmentReconciler) forget(_ context.Context, env client.ObjectKey) {
+	r.states.forget(env)
+	r.models.forget(env)
 }
 
 // work applies the environment's objects and reports their state.
@@ -94,7 +101,7 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 	}
 	outcome, started := observe(env, workloads)
 	if outcome.IsDone() {
-		r.states.forget(env)
+		r.states.forget(client.ObjectKeyFromObject(env))
 		return use.of(outcome)
 	}
 	outcome, isFinal := r.warmUp(ctx, s, workloads, outcome)

@@ -21,7 +21,8 @@ import (
 
 // models caches the files of data models in ConfigMaps. The informer cache has only their
 // metadata, because the ConfigMaps of the whole cluster may not fit in memory; the content is
-// read when the resource version has changed.
+// read when the name or the resource version has changed. There is one model for each environment:
+// ConfigMaps whose names have a hash are replaced with each change.
 type models struct {
 	mu     sync.Mutex
 	models map[client.ObjectKey]model
@@ -34,8 +35,9 @@ type model struct {
 
 // files returns the model files of a deployment whose model is a ConfigMap; nil for others.
 func (m *models) files(ctx context.Context, s *scope, d *v1alpha1.Deployment) (*engine.ModelFiles, *reconciler.Outcome) {
-	ref := d.Spec.Model.ConfigMapRef
+	ref, env := d.Spec.Model.ConfigMapRef, client.ObjectKeyFromObject(s.Object)
 	if ref == nil {
+		m.forget(env)
 		return nil, nil
 	}
 	key := client.ObjectKey{Namespace: d.Namespace, Name: ref.Name}
@@ -45,9 +47,9 @@ func (m *models) files(ctx context.Context, s *scope, d *v1alpha1.Deployment) (*
 		return nil, unreadable(key, err)
 	}
 	m.mu.Lock()
-	cached, ok := m.models[key]
+	cached, ok := m.models[env]
 	m.mu.Unlock()
-	if ok && cached.resourceVersion == metadata.ResourceVersion {
+	if ok && cached.files.ConfigMap == ref.Name && cached.resourceVersion == metadata.ResourceVersion {
 		return &cached.files, nil
 	}
 	cm := &corev1.ConfigMap{}
@@ -60,8 +62,15 @@ func (m *models) files(ctx context.Context, s *scope, d *v1alpha1.Deployment) (*
 	if m.models == nil {
 		m.models = map[client.ObjectKey]model{}
 	}
-	m.models[key] = cached
+	m.models[env] = cached
 	return &cached.files, nil
+}
+
+// forget removes the model of an environment.
+func (m *models) forget(env client.ObjectKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.models, env)
 }
 
 func unreadable(key client.ObjectKey, err error) *reconciler.Outcome {

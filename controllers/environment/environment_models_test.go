@@ -93,7 +93,7 @@ func TestConfigMapIsReadOncePerVersion(t *testing.T) {
 			return c.Get(ctx, key, obj, opts...)
 		},
 	})
-	s := &scope{Client: kube.NewClient(server, live, FieldManager)}
+	s := &scope{Client: kube.NewClient(server, live, FieldManager), Object: newEnvironment()}
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales"}}
 	d.Spec.Model.ConfigMapRef = &v1alpha1.LocalReference{Name: "model"}
 	var m models
@@ -135,7 +135,7 @@ func TestConfigMapIsReadOncePerVersion(t *testing.T) {
 		t.Errorf("condition %s: %s", c.Reason, c.Message)
 	}
 	d.Spec.Model.ConfigMapRef = nil
-	if files, o := m.files(t.Context(), s, d); files != nil || o != nil {
-		t.Errorf("without a config map: %v, %v", files, o)
+	if files, o := m.files(t.Context(), s, d); files != nil || o != nil || len(m.models) > 0 {
+		t.Errorf("without a config map: %v, %v, %v", files, o, m.models)
 	}
 }

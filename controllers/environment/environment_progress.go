@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
@@ -27,14 +28,16 @@ const (
 	deletionInterval = time.Second
 )
 
-// rolloutStates holds the state of environments whose rollout is not complete, by UID. It is
+// rolloutStates holds the state of environments whose rollout is not complete. It is
 // an optimization: a restart loses it.
 type rolloutStates struct {
 	mu     sync.Mutex
-	states map[types.UID]rolloutState
+	states map[client.ObjectKey]rolloutState
 }
 
 type rolloutState struct {
+	// uid is that of the environment, not of an earlier one of the same name.
+	uid            types.UID
 	secretsCreated bool
 	// generation is the one that the rest refers to; since is when it was first found incomplete.
 	generation int64
@@ -52,11 +55,15 @@ func (r *rolloutStates) update(env *v1alpha1.Environment, change func(*rolloutSt
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.states == nil {
-		r.states = map[types.UID]rolloutState{}
+		r.states = map[client.ObjectKey]rolloutState{}
 	}
-	state := r.states[env.UID]
+	key := client.ObjectKeyFromObject(env)
+	state := r.states[key]
+	if state.uid != env.UID {
+		state = rolloutState{uid: env.UID}
+	}
 	change(&state)
-	r.states[env.UID] = state
+	r.states[key] = state
 }
 
 // reportDelay returns the time until the progress of the environment is reported; zero when it
@@ -65,7 +72,7 @@ func (r *rolloutStates) reportDelay(env *v1alpha1.Environment, started bool, now
 	var delay time.Duration
 	r.update(env, func(state *rolloutState) {
 		if state.generation != env.Generation {
-			*state = rolloutState{secretsCreated: state.secretsCreated, generation: env.Generation, since: now}
+			*state = rolloutState{uid: state.uid, secretsCreated: state.secretsCreated, generation: env.Generation, since: now}
 		}
 		if started && state.started.IsZero() {
 			state.started = now
@@ -110,8 +117,9 @@ func isOverdue(env *v1alpha1.Environment) bool {
 	return c != nil && c.Reason == v1alpha1.ReasonDeadlineExceeded && c.ObservedGeneration == env.Generation
 }
 
-func (r *rolloutStates) forget(env *v1alpha1.Environment) {
+// forget removes the state of an environment.
+func (r *rolloutStates) forget(env client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.states, env.UID)
+	delete(r.states, env)
 }

@@ -297,7 +297,7 @@ func TestReportDelay(t *testing.T) {
 		{0, true, readyGracePeriod, func() { env.Generation++ }},
 		{readyGracePeriod, true, 0, func() { env.Status.ObservedGeneration = env.Generation }},
 		{time.Second, true, 0, nil},
-		{0, true, readyGracePeriod, func() { states.forget(env) }},
+		{0, true, readyGracePeriod, func() { states.forget(client.ObjectKeyFromObject(env)) }},
 	} {
 		now = now.Add(step.after)
 		if step.do != nil {
@@ -306,6 +306,25 @@ func TestReportDelay(t *testing.T) {
 		if got := states.reportDelay(env, step.started, now); got != step.want {
 			t.Errorf("step %d: a delay of %s, want %s", i, got, step.want)
 		}
+	}
+}
+
+// TestStatesOfEnvironments: an environment that is created again does not have the state of the deleted one, and none is kept of
+// environments that do not exist.
+func TestStatesOfEnvironments(t *testing.T) {
+	env, r := newEnvironment(), &environmentReconciler{}
+	key := client.ObjectKeyFromObject(env)
+	r.states.update(env, func(state *rolloutState) { state.secretsCreated = true })
+	env.UID = "2"
+	r.states.update(env, func(state *rolloutState) {
+		if state.secretsCreated {
+			t.Error("the secrets of the deleted environment are taken for those of the new one")
+		}
+	})
+	r.models.models = map[client.ObjectKey]model{key: {resourceVersion: "1"}}
+	r.forget(t.Context(), key)
+	if len(r.states.states) > 0 || len(r.models.models) > 0 {
+		t.Errorf("kept: %v, %v", r.states.states, r.models.models)
 	}
 }
 
