@@ -185,17 +185,19 @@ func syncBranches(ctx context.Context, s *scope, branches []v1alpha1.Branch, rem
 }
 
 // removeBranches deletes the Branch objects that follow a remote which the model of the deployment no longer has. Those that
-// users declared are kept.
+// users declared are kept, without their commit: it is not one of the repository to which the model may move next.
 func removeBranches(ctx context.Context, s *scope) error {
 	branches := &v1alpha1.BranchList{}
 	if err := s.List(ctx, branches, client.InNamespace(s.Object.Namespace), client.MatchingFields{IndexDeployment: s.Object.Name}); err != nil {
 		return fmt.Errorf("list branches: %w", err)
 	}
 	for i := range branches.Items {
-		if b := &branches.Items[i]; b.Labels[v1alpha1.LabelRemote] == "true" {
-			if err := removeBranch(ctx, s, b); err != nil {
-				return err
-			}
+		b, leave := &branches.Items[i], removeBranch
+		if b.Labels[v1alpha1.LabelRemote] != "true" {
+			leave = func(ctx context.Context, s *scope, b *v1alpha1.Branch) error { return annotateCommit(ctx, s, b, "") }
+		}
+		if err := leave(ctx, s, b); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -368,13 +368,15 @@ func TestModelByStateOfTheRemote(t *testing.T) {
 	})
 }
 
-// TestModelThatLeavesGit: the branches that follow the repository are deleted, declared ones are kept, and what is known of
-// the repository is forgotten.
+// TestModelThatLeavesGit: the branches that follow the repository are deleted, declared ones are kept without their commit, and
+// what is known of the repository is forgotten.
 func TestModelThatLeavesGit(t *testing.T) {
 	of := declared("other", "feature")
 	of.Spec.DeploymentRef.Name = "hr"
 	of.Labels = map[string]string{v1alpha1.LabelRemote: "true"}
-	api := newAPI(t, created("main", "a"), created("feature", "b"), declared("custom", "next"), of)
+	custom := declared("custom", "next")
+	custom.Annotations = map[string]string{v1alpha1.AnnotationCommit: commit("c")}
+	api := newAPI(t, created("main", "a"), created("feature", "b"), custom, of)
 	remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
 	d := carrying("sales", "", "")
 	remotes.states[client.ObjectKeyFromObject(d)] = &remoteState{}
@@ -391,6 +393,9 @@ func TestModelThatLeavesGit(t *testing.T) {
 	var names []string
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
+		if got := list.Items[i].Annotations[v1alpha1.AnnotationCommit]; got != "" {
+			t.Errorf("branch %s has commit %s", list.Items[i].Name, got)
+		}
 	}
 	if diff := cmp.Diff([]string{"custom", "other"}, names); diff != "" {
 		t.Errorf("branches (-want +got):\n%s", diff)
