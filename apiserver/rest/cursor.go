@@ -18,7 +18,7 @@ import (
 type listID string
 
 // pageParameters choose a page of a list and are not part of its identity.
-var pageParameters = []string{"first", "after", "offset", "limit"}
+var pageParameters = []string{"first", "after", "offset", "limit", "page"}
 
 func newListID(operationID string, account types.UID, path string, query url.Values) listID {
 	var filters []string

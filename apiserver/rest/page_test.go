@@ -127,6 +127,9 @@ func TestCursorIsBoundToItsList(t *testing.T) {
 	if got, err := decodeCursor[string](same, c); err != nil || got != "k" {
 		t.Errorf("another page of the same list: %q, %v", got, err)
 	}
+	if numbered := newListID("listBranches", "uid-1", "/d/1/branches", url.Values{"sort": {"name"}, "limit": {"2"}, "page": {"1"}}); numbered != list {
+		t.Error("a page by number is of another list")
+	}
 	for name, other := range map[string]listID{
 		"operation":  newListID("listEnvironments", "uid-1", "/d/1/branches", url.Values{"sort": {"name"}}),
 		"account":    newListID("listBranches", "uid-2", "/d/1/branches", url.Values{"sort": {"name"}}),

@@ -102,6 +102,8 @@ func TestReportsAreListed(t *testing.T) {
 	acme.call(t, acme.reader, "GET", list+"&limit=2&page=2", nil).Is(200).Want(map[string]string{"items.0.name": `"Listed c"`, "items.length": "1", "pageInfo.hasPreviousPage": "true"})
 	acme.call(t, acme.reader, "GET", list+"&limit=2&page=9", nil).Is(200).Want(map[string]string{"items": "[]", "count": "3"})
 	acme.call(t, acme.reader, "GET", list+"&limit=2&first=2", nil).Rejected(400, "one style of paging")
+	first, _ := acme.call(t, acme.reader, "GET", list+"&limit=2&page=1", nil).Is(200).At("pageInfo.endCursor").(string)
+	acme.call(t, acme.reader, "GET", list+"&after="+url.QueryEscape(first), nil).Is(200).Want(map[string]string{"items.0.name": `"Listed c"`, "items.length": "1"})
 	acme.call(t, acme.reader, "GET", list+"&sortDirection=UP", nil).Rejected(400, "sortDirection", "ASC")
 	cursor, _ := acme.call(t, acme.reader, "GET", list+"&first=1", nil).Is(200).At("pageInfo.endCursor").(string)
 	acme.call(t, acme.reader, "GET", reportsPath+"?search=listed&after="+url.QueryEscape(cursor), nil).Rejected(400, "after")
