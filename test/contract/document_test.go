@@ -585,6 +585,17 @@ var ofTypes = []string{
 	"workspaceObjects", "sharedWorkspaceObjects", "moveWorkspaceObject", "bulkMoveWorkspaceObjects", "bulkDeleteWorkspaceObjects",
 }
 
+// TestPermissionsByType: what the document says of these operations is what they check.
+func TestPermissionsByType(t *testing.T) {
+	s := readSpecification(t)
+	for _, path := range []string{"move", "bulk-move", "bulk-delete"} {
+		op := s.paths["/api/v1/deployments/{deploymentId}/workspace/"+path]["post"]
+		if want := "Needs the permission FolderEdit for a folder, WorkbookEdit for a workbook and ReportEdit for a report."; !strings.HasPrefix(op.Description, want) {
+			t.Errorf("%s: %s", path, op.Description)
+		}
+	}
+}
+
 // ofReaders are the operations of callers who may read that are no GETs: they record which spreadsheets have the result of a
 // report, as documented, and what a person likes, run a report, chat, or evaluate. They leave the content as it is.
 var ofReaders = []string{

@@ -28,7 +28,7 @@ func (a *api) workspaceFamily() rest.Family {
 		rest.Handle(http.MethodPost, workspacePath+"/move", "moveWorkspaceObject", rest.NoPermission, "Move a folder, a workbook or a report", a.moveItem).WithDocument(by(onTypes)),
 		rest.Handle(http.MethodPost, workspacePath+"/bulk-move", "bulkMoveWorkspaceObjects", rest.NoPermission, "Move up to 100 items, each on its own", a.moveItems).WithDocument(by(onTypes)),
 		rest.Handle(http.MethodPost, workspacePath+"/bulk-delete", "bulkDeleteWorkspaceObjects", rest.NoPermission, "Delete up to 100 items, each on its own", a.deleteItems).
-			WithDocument(by("Needs the permission FolderManage for a folder, WorkbookManage for a workbook and ReportManage for a report.")),
+			WithDocument(by(onTypes + " Needs the level manage on each item; for a report, edit with the permission ReportManage. Programs that act for no person need FolderManage, WorkbookManage and ReportManage.")),
 		rest.Handle(http.MethodGet, "/api/v1/deployments/{deploymentId}/shared-workspace", "sharedWorkspaceObjects", rest.NoPermission,
 			"List what is shared with the embed tenant of the caller", listSharedWorkspace).
 			WithDocument(by("For embed sessions, which do not exist yet: all other callers are answered 403.")),
