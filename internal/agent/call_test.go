@@ -28,6 +28,12 @@ func TestCall(t *testing.T) {
 		t.Errorf("a call that cannot be recorded: %v, %v", err, w.lines)
 	}
 	w = newWorld(t)
+	w.appendErr = errors.New("the lease is lost")
+	if err := w.run.Call(t.Context(), "query", json.RawMessage(`{"a":1}`)); !errors.Is(err, w.appendErr) {
+		t.Errorf("a call whose line cannot be stored: %v", err)
+	}
+	w.eventsAre(`before query {"a":1}`, "after query 0 AbortError")
+	w = newWorld(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(ErrAborted)
 	if err := w.run.Call(ctx, "query", nil); !errors.Is(err, ErrAborted) {

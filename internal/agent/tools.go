@@ -69,7 +69,8 @@ func (s *state) callOne(ctx context.Context, in *model.ToolCall, rows int) (mode
 		return model.ToolResult{}, fmt.Errorf("record a tool call: %w", err)
 	}
 	if err := s.append(ctx, stream.ToolStarted(c.ID, c.Tool, shownInput(c.Input))); err != nil {
-		return model.ToolResult{}, err
+		// Without its outcome, the event would be that of a call which may have run.
+		return model.ToolResult{}, errors.Join(err, s.after(ctx, c, Outcome{Failed: AbortError}))
 	}
 	begun := s.now()
 	result, err := s.run(ctx, in, rows)
@@ -86,15 +87,22 @@ func (s *state) callOne(ctx context.Context, in *model.ToolCall, rows int) (mode
 			out.Text = s.Fence.Around(c.Tool, out.Text)
 		}
 	}
-	recording, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
-	defer cancel()
-	recorded := s.Audit.After(recording, c, o)
+	recorded := s.after(ctx, c, o)
 	if recorded != nil {
 		// Without the event of its outcome, a result is not shown.
-		recorded = fmt.Errorf("record the outcome of a tool call: %w", recorded)
 		wire = stream.ToolError(InternalError, "the outcome could not be recorded")
 	}
 	return out, errors.Join(recorded, s.append(ctx, stream.ToolEnded(c.ID, c.Tool, shownInput(c.Input), wire)))
+}
+
+// after records the outcome of a call, also when the context of the run has ended.
+func (s *state) after(ctx context.Context, c Call, o Outcome) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	if err := s.Audit.After(ctx, c, o); err != nil {
+		return fmt.Errorf("record the outcome of a tool call: %w", err)
+	}
+	return nil
 }
 
 // newID returns the id of a line. Calls are made in parallel.
