@@ -33,6 +33,7 @@ func TestDatabases(t *testing.T) {
 			"usage of deleted users is handed over":            testDeletedUser,
 			"texts that are too long are rejected":             testInvalid,
 			"the tokens of a day are those of an account":      testSpent,
+			"the tokens of a day are found by an index":        testPlan,
 		} {
 			t.Run(name, func(t *testing.T) {
 				st := contenttest.Open(t, newDatabase(t), Owner)
@@ -250,5 +251,29 @@ func testSpent(w *world) {
 	}
 	if got, err := w.usage.Spent(w.Context(), "none", tuesday, "k1", "u1"); err != nil || got != (Spent{}) {
 		w.Errorf("%+v %v", got, err)
+	}
+}
+
+// testPlan checks that the usage of other days is not read: limits are checked before each request to a model.
+func testPlan(w *world) {
+	if w.db.Dialect() == store.PostgreSQL { // its choice depends on statistics
+		w.SkipNow()
+	}
+	rows, err := w.db.Reader().QueryContext(w.Context(), "EXPLAIN QUERY PLAN "+spent, "a", 0, "k", "u")
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	plan := ""
+	for rows.Next() {
+		var a, b, c int
+		var detail string
+		if err := rows.Scan(&a, &b, &c, &detail); err != nil {
+			w.Fatal(err)
+		}
+		plan += detail + "\n"
+	}
+	if !strings.Contains(plan, "(account_uid=? AND deployment_uid=? AND day=?)") {
+		w.Error(plan)
 	}
 }
