@@ -24,7 +24,7 @@ type Definition struct {
 	FolderID int64
 	// Meta has no draft. It replaces what is stored, as the Draft does; there is none if that is nil.
 	Meta, Draft Object
-	// Publish publishes the draft.
+	// Publish publishes the draft. AllowEmbed is that of the dashboard also if it was published before.
 	Publish, AllowEmbed bool
 	Reports             []DefinedReport
 	// Prune deletes other reports in the workbook.
@@ -119,8 +119,13 @@ func (a *application) compare(ctx context.Context, q store.Querier) (*comparison
 	if err := a.compareReports(ctx, q, c); err != nil {
 		return nil, err
 	}
-	if c.Dashboard, err = getDashboard(ctx, q, a.scope, c.Workbook.ID); err != nil || !a.in.Publish || c.different {
+	if c.Dashboard, err = getDashboard(ctx, q, a.scope, c.Workbook.ID); err != nil || c.different {
 		return c, err
+	}
+	if !a.in.Publish {
+		// What was published before is still shown.
+		c.different = c.Dashboard != nil && c.Dashboard.AllowEmbed != a.in.AllowEmbed
+		return c, nil
 	}
 	published, err := a.version(ctx, q, a.scope, &after, c.Dashboard, a.publication())
 	if err != nil {
@@ -216,10 +221,14 @@ func (a *application) write(ctx context.Context, tx *store.Tx) (*Applied, error)
 	if err := a.writeReports(ctx, tx, c); err != nil {
 		return nil, err
 	}
-	if a.in.Publish {
-		if c.Dashboard, err = a.publish(ctx, tx, a.scope, a.by, wb, a.publication()); err != nil {
-			return nil, err
-		}
+	switch {
+	case a.in.Publish:
+		c.Dashboard, err = a.publish(ctx, tx, a.scope, a.by, wb, a.publication())
+	case c.Dashboard != nil:
+		c.Dashboard, err = a.setAllowEmbed(ctx, tx, a.scope, wb, c.Dashboard, a.in.AllowEmbed)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if c.stored != nil && *c.stored == a.row {
 		return &c.Applied, nil

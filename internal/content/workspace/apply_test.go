@@ -141,6 +141,28 @@ func testApplyCorrects(w *world) {
 	}
 }
 
+// testApplyEmbedding: a dashboard that was published before may be embedded only while the object permits it, also if the object does not
+// publish any more.
+func testApplyEmbedding(w *world) {
+	of, in := managed.Options{Object: sales}, definition()
+	in.AllowEmbed = true
+	published := w.apply(of, in).Dashboard
+	in.Publish = false
+	for _, allow := range []bool{true, false, true, false} {
+		in.AllowEmbed = allow
+		of.Object.Generation++
+		got := w.apply(of, in)
+		if d := got.Dashboard; d.AllowEmbed != allow || d.Number != 1 || d.PublicID != published.PublicID || got.Corrected {
+			w.Errorf("embedding is allowed: %t; %+v", allow, got)
+		}
+		w.content.DB = failsWrites{w.store}
+		if d := w.apply(of, in).Dashboard; d.AllowEmbed != allow {
+			w.Errorf("the same again: %+v", d)
+		}
+		w.content.DB = w.store
+	}
+}
+
 func testApplyExtra(w *world) {
 	first := w.apply(managed.Options{Object: sales}, definition())
 	less := definition()

@@ -113,19 +113,22 @@ func (w *Workspace) publish(ctx context.Context, tx *store.Tx, s content.Scope, 
 		return nil, err
 	}
 	if before != nil && before.Hash == after.Hash {
-		if after.AllowEmbed == before.AllowEmbed {
-			return before, nil
-		}
-		allow := after.AllowEmbed
-		unchanged := *before
-		after = &unchanged
-		after.AllowEmbed = allow
-		if err := storeDashboard(ctx, tx, s, after, false); err != nil {
-			return nil, err
-		}
-		return after, w.recordDashboard(ctx, tx, publishedDashboard, wb, before, after)
+		return w.setAllowEmbed(ctx, tx, s, wb, before, after.AllowEmbed)
 	}
 	return after, w.storeVersion(ctx, tx, s, by, wb, before, after)
+}
+
+// setAllowEmbed stores whether a dashboard may be embedded, and returns it.
+func (w *Workspace) setAllowEmbed(ctx context.Context, tx *store.Tx, s content.Scope, wb *Workbook, before *Dashboard, allow bool) (*Dashboard, error) {
+	if before.AllowEmbed == allow {
+		return before, nil
+	}
+	after := *before
+	after.AllowEmbed = allow
+	if err := storeDashboard(ctx, tx, s, &after, false); err != nil {
+		return nil, err
+	}
+	return &after, w.recordDashboard(ctx, tx, publishedDashboard, wb, before, &after)
 }
 
 // storeVersion stores a dashboard as a new version by the caller, which is the one that is shown; before is nil for the first one.

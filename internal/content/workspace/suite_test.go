@@ -62,6 +62,7 @@ var cases = []struct {
 	{"managed: what is applied already is not written", testApply},
 	{"managed: drift is corrected", testApplyCorrects},
 	{"managed: reports that are not defined", testApplyExtra},
+	{"managed: embedding of what was published before", testApplyEmbedding},
 	{"managed: adoption", testAdoption},
 	{"managed: changes by others", testManagedContent},
 	{"managed: release", testReleasedContent},
