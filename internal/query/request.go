@@ -185,11 +185,17 @@ func unreachable(err error) error {
 	return &retryableError{&UnavailableError{"the data API did not answer: " + neterror.Classify(err).Message}, 0}
 }
 
+// tokenError is an error of Target.Token. It concerns the caller whose target it is, and not others that have the run.
+type tokenError struct{ error }
+
+// Unwrap returns the error.
+func (e *tokenError) Unwrap() error { return e.error }
+
 // send sends a request with the next id of the run.
 func (r *run) send(ctx context.Context, method, path string, body []byte) (response *http.Response, id string, err error) {
 	token, err := r.target.Token(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, "", &tokenError{err}
 	}
 	request, err := http.NewRequestWithContext(ctx, method, r.target.URL+path, bytes.NewReader(body))
 	if err != nil {

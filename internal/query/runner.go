@@ -2,6 +2,7 @@ package query
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -50,27 +51,33 @@ func (r *Runner) Run(ctx context.Context, q Query, t Target, l Limits) (*Result,
 		return nil, err
 	}
 	k := q.key(t, l)
-	s := r.join(ctx, k, q, t, l)
-	select {
-	case <-s.done:
-		return s.result, s.err
-	case <-ctx.Done():
-		r.leave(k, s)
-		return nil, context.Cause(ctx)
+	for {
+		s, begun := r.join(ctx, k, q, t, l)
+		select {
+		case <-s.done:
+		case <-ctx.Done():
+			r.leave(k, s)
+			return nil, context.Cause(ctx)
+		}
+		var token *tokenError
+		if begun || !errors.As(s.err, &token) {
+			return s.result, s.err
+		}
+		// The run had the tokens of another caller, who gets none any more.
 	}
 }
 
 // join returns the run of a key, and begins it if there is none.
-func (r *Runner) join(ctx context.Context, k key, q Query, t Target, l Limits) *shared {
+func (r *Runner) join(ctx context.Context, k key, q Query, t Target, l Limits) (s *shared, begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.running[k]; s != nil {
 		s.waiting++
-		return s
+		return s, false
 	}
 	// The run does not end with the context of its first caller.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &shared{cancel: cancel, done: make(chan struct{}), waiting: 1}
+	s = &shared{cancel: cancel, done: make(chan struct{}), waiting: 1}
 	if r.running == nil {
 		r.running = map[key]*shared{}
 	}
@@ -90,7 +97,7 @@ func (r *Runner) join(ctx context.Context, k key, q Query, t Target, l Limits) *
 		r.mu.Unlock()
 		close(s.done)
 	}()
-	return s
+	return s, true
 }
 
 // leave removes a caller from a run, and cancels the run of the last one.

@@ -436,6 +436,50 @@ func TestTokenThatCannotBeIssued(t *testing.T) {
 	}
 }
 
+// TestTokensOfAnotherCaller: a run whose caller gets no tokens any more ends for that caller only; others run the query again.
+func TestTokensOfAnotherCaller(t *testing.T) {
+	begun, proceed, requests := make(chan struct{}), make(chan struct{}), 0
+	d := serve(t, func(w http.ResponseWriter, _ *http.Request, _ map[string]any) {
+		if requests++; requests > 1 {
+			_, _ = io.WriteString(w, loaded)
+			return
+		}
+		begun <- struct{}{}
+		<-proceed
+		_, _ = io.WriteString(w, `{"error":"Continue wait"}`)
+	})
+	runner, revoked := d.runner(), errors.New("the credential was revoked")
+	begin := func(token func(context.Context) (string, error)) chan error {
+		target, done := d.target(), make(chan error, 1)
+		target.Token = token
+		go func() {
+			_, err := runner.Run(t.Context(), query.Query{JSON: json.RawMessage(`{}`)}, target, query.DefaultLimits)
+			done <- err
+		}()
+		return done
+	}
+	issued := 0
+	first := begin(func(context.Context) (string, error) {
+		if issued++; issued > 1 {
+			return "", revoked
+		}
+		return "the token", nil
+	})
+	<-begun
+	second := begin(d.target().Token)
+	waitForCallers(t, runner, 2)
+	close(proceed)
+	if err := <-first; !errors.Is(err, revoked) {
+		t.Errorf("the caller without tokens: %v", err)
+	}
+	if err := <-second; err != nil {
+		t.Errorf("another caller: %v", err)
+	}
+	if diff := cmp.Diff([]string{"POST /v1/load 1", "POST /v1/load 1"}, d.seen()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // serveControls answers all requests of a query with controls: converted is the answer to its conversion, and ran gets what
 // is run.
 func serveControls(t *testing.T, converted *string, ran *[]string) *dataAPI {
