@@ -1,7 +1,9 @@
 package mcp
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/agents"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/content"
 )
 
 // offering returns an account that offers the deployments a and b.
@@ -75,6 +78,17 @@ func TestDeployment(t *testing.T) {
 		if !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: got %q, want %q", test.id, got, test.want)
 		}
+	}
+}
+
+// TestRejectionsAreShown: the model of the client reads why the content store has rejected a call, and is not told to repeat it.
+func TestRejectionsAreShown(t *testing.T) {
+	of := &tool{name: "chat", run: func(context.Context, json.RawMessage) (*outcome, error) {
+		return nil, fmt.Errorf("begin: %w", content.Errorf(content.Invalid, "chatId: must have 1 to 256 bytes, none of which is 0"))
+	}}
+	_, err := guarded(t.Context(), of, nil)
+	if got, err := json.Marshal(failure(t.Context(), of, err)); err != nil || !strings.Contains(string(got), "chatId: must have 1 to 256 bytes") {
+		t.Errorf("%s, %v", got, err)
 	}
 }
 

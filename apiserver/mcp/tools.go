@@ -20,6 +20,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/audit"
+	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
 
@@ -145,7 +146,7 @@ func (s *Server) call(ctx context.Context, t *tool, args json.RawMessage) *mcp.C
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(out.value)}}, StructuredContent: out.value, IsError: out.failed != ""}
 }
 
-// guarded runs a tool. A panic is an error.
+// guarded runs a tool. A panic is an error, and a rejection of the content store is the problem that REST makes of it.
 func guarded(ctx context.Context, t *tool, args json.RawMessage) (out *outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -153,7 +154,12 @@ func guarded(ctx context.Context, t *tool, args json.RawMessage) (out *outcome, 
 			out, err = nil, fmt.Errorf("panic: %v", p)
 		}
 	}()
-	return t.run(ctx, args)
+	out, err = t.run(ctx, args)
+	var rejected *content.Error
+	if errors.As(err, &rejected) {
+		err = rest.ProblemOf(ctx, err)
+	}
+	return out, err
 }
 
 // failure returns the result of a call that has failed. The model of the client reads it.

@@ -227,6 +227,10 @@ func testTenants(w *world) {
 			w.Errorf("%+v: lease %+v, %v", c, lease, err)
 		}
 	}
+	for _, id := range []string{"c\x001", "\xff"} { // PostgreSQL rejects such texts
+		_, err := w.threads.Find(w.Context(), demo, 7, id, "user:ada")
+		w.is(err, ErrUnknown)
+	}
 	if lines, err := w.threads.Lines(w.Context(), "a2", 1, 0, 10); err != nil || len(lines) != 0 {
 		w.Errorf("another account has the lines %v, %v", lines, err)
 	}

@@ -41,6 +41,9 @@ func timeOf(micro int64) time.Time {
 }
 
 func findThread(ctx context.Context, q store.Querier, s content.Scope, agent int64, chatID string) (*Thread, error) {
+	if content.CheckText("chatId", chatID) != nil { // no thread has it, and PostgreSQL rejects the query
+		return nil, ErrUnknown
+	}
 	const query = "SELECT " + threadColumns + " FROM chat_thread WHERE account_uid = $1 AND agent_id = $2 AND chat_id = $3 AND deployment_uid = $4"
 	t, err := scanThread(q.QueryRowContext(ctx, query, s.Account.UID, agent, chatID, s.Deployment.UID))
 	if errors.Is(err, sql.ErrNoRows) {

@@ -244,6 +244,7 @@ func rejections() map[string]rejection {
 		"no secret":                {acme.admin, acme.path(noSecret, "stream-chat-state"), hello, 503, []string{"no-secret"}},
 		"unknown chat":             {acme.admin, stream, object{"chatId": "nowhere", "sessionSettings": object{"externalId": "u1"}}, 404, []string{"chatId"}},
 		"abort of an unknown chat": {acme.admin, acme.path(analyst, "abort"), object{"chatId": "nowhere", "sessionSettings": object{"externalId": "u1"}}, 404, []string{"chatId"}},
+		"abort of an odd chat":     {acme.admin, acme.path(analyst, "abort"), object{"chatId": "c\x00", "sessionSettings": object{"externalId": "u1"}}, 404, []string{"chatId"}},
 		"abort without a chat":     {acme.admin, acme.path(analyst, "abort"), object{"sessionSettings": object{"externalId": "u1"}}, 400, []string{"chatId"}},
 	}
 }

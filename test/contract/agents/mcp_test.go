@@ -168,6 +168,7 @@ func TestMCPChat(t *testing.T) {
 		"a long input":                 {acme.ada, object{"input": strings.Repeat("x", 33<<10)}, "allowed: 1 to 32768"},
 		"an odd agent":                 {acme.ada, object{"input": "x", "agentId": "first"}, "agentId: first is not a number"},
 		"an odd chat":                  {acme.ada, object{"input": "x", "chatId": strings.Repeat("x", 300)}, "chatId: 300 bytes"},
+		"a chat with a NUL":            {acme.ada, object{"input": "x", "chatId": "c\x00"}, "none of which is 0"},
 		"an identity":                  {acme.ada, object{"input": "x", "sessionSettings": external("u1", "US")}, "sessionSettings: there is no such argument"},
 		"a model that refuses the key": {acme.ada, object{"input": "refuse"}, "the model failed"},
 	} {
