@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/apiserver/agents"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/agent/grading"
@@ -191,6 +193,33 @@ func TestHide(t *testing.T) {
 	replayed := &Result{ID: 1, QuestionTextSnapshot: "Is Ada paid enough?", MessageID: ptr.To("1-message")}
 	if replayed.hide(); replayed.QuestionTextSnapshot != "" || *replayed.MessageID != "1-message" {
 		t.Errorf("the message of a chat of another person is shown: %+v", replayed)
+	}
+}
+
+// TestKeyOfAnotherUser: a key has the evaluations that it has started, but not those of a deleted key of its name which another user had.
+func TestKeyOfAnotherUser(t *testing.T) {
+	w := newWorld(t)
+	ownerless, ada, ben, admin := "", "ada", "ben", access.OnAll(v1alpha1.PermissionAdmin)
+	for i, c := range []struct {
+		user   string
+		grants access.Grants
+		owner  string
+		want   bool
+	}{
+		{ada, nil, "ScimUser:ada", true},
+		{ben, nil, "ScimUser:ada", false},
+		{ben, admin, "ScimUser:ada", true},
+		{ada, nil, "External:u1", true},
+		{ownerless, nil, "ApiKey:k1", true},
+		{ownerless, nil, "ScimUser:ada", false},
+		{ownerless, admin, "ScimUser:ada", true},
+	} {
+		ctx := w.request()
+		p := rest.ScopeFrom(ctx).Principal
+		p.User, p.Grants = c.user, c.grants
+		if got := isOf(ctx, &evaluation.Evaluation{New: evaluation.New{Owner: c.owner, Caller: "ApiKey:k1"}}); got != c.want {
+			t.Errorf("case %d: %t", i, got)
+		}
 	}
 }
 
