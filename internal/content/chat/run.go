@@ -100,22 +100,39 @@ func (m *Message) check() error {
 }
 
 func (t *Threads) insertThread(ctx context.Context, tx *store.Tx, s content.Scope, m Message) (*Thread, error) {
-	// An agent outlives its deployment: until it is purged, the thread of a deleted deployment of the same name may have the id.
-	const free = `UPDATE chat_thread SET chat_id = $4, run_id = 0, holder = '', lease_until = 0, abort = 0 WHERE account_uid = $1 AND agent_id = $2 AND chat_id = $3`
-	if _, err := tx.ExecContext(ctx, free, s.Account.UID, m.Agent, m.ChatID, uuid.NewString()); err != nil {
+	now := t.now()
+	if err := freeChatID(ctx, tx, s.Account.UID, m, now); err != nil {
 		return nil, err
 	}
 	id, err := tx.NextID(ctx, s.Account.UID, "chat_thread")
 	if err != nil {
 		return nil, err
 	}
-	now := t.now()
 	title := strings.ReplaceAll(m.Title, "\x00", "")
 	title = strings.ToValidUTF8(title[:min(len(title), MaxTitle)], "")
 	const insert = `INSERT INTO chat_thread (account_uid, deployment_uid, id, agent_id, chat_id, owner, title, last_sort, run_id, holder, lease_until, abort, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, '', 0, 0, $8, $8)`
 	_, err = tx.ExecContext(ctx, insert, s.Account.UID, s.Deployment.UID, id, m.Agent, m.ChatID, m.Owner, title, now.UnixMicro())
 	return &Thread{ID: id, Agent: m.Agent, ChatID: m.ChatID, Owner: m.Owner, Title: title, CreatedAt: now, UpdatedAt: now, deploymentUID: s.Deployment.UID}, err
+}
+
+// freeChatID takes the id of a chat from the thread of a deleted deployment of the same name, which may have it until it is purged: an
+// agent outlives its deployment. A run in progress ends, because readers of another replica would wait for its end.
+func freeChatID(ctx context.Context, tx *store.Tx, accountUID string, m Message, now time.Time) error {
+	// The thread first, as in other changes.
+	const free = `UPDATE chat_thread SET chat_id = $4, run_id = 0, holder = '', lease_until = 0, abort = 0 WHERE account_uid = $1 AND agent_id = $2 AND chat_id = $3
+		RETURNING id, last_sort`
+	var thread, last int64
+	err := tx.QueryRowContext(ctx, free, accountUID, m.Agent, m.ChatID, uuid.NewString()).Scan(&thread, &last)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	const end = "UPDATE chat_run SET state = $3, last_sort = $4, ended_at = $5 WHERE account_uid = $1 AND thread_id = $2 AND state = 'running'"
+	_, err = tx.ExecContext(ctx, end, accountUID, thread, string(Failed), last, now.UnixMicro())
+	return err
 }
 
 func (t *Threads) insertRun(ctx context.Context, tx *store.Tx, a store.Account, thread *Thread, m Message, holder string) (*Run, *RunLease, error) {
