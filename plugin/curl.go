@@ -47,7 +47,7 @@ if the status is 400 or more.`,
 		return nil
 	}
 	c.RunE = run(func(ctx context.Context, args []string) error {
-		body, err := s.body(data)
+		body, err := s.body(ctx, data)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ if the status is 400 or more.`,
 }
 
 // body returns the body of --data, or nil.
-func (s *session) body(data string) ([]byte, error) {
+func (s *session) body(ctx context.Context, data string) ([]byte, error) {
 	name, isFile := strings.CutPrefix(data, "@")
 	switch {
 	case data == "":
@@ -81,6 +81,23 @@ func (s *session) body(data string) ([]byte, error) {
 	case !isFile:
 		return []byte(data), nil
 	}
+	var body []byte
+	var err error
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		body, err = s.readBody(name)
+	}()
+	select {
+	case <-read:
+		return body, err
+	case <-ctx.Done(): // a read of a terminal or a pipe does not end with Ctrl-C
+		return nil, ctx.Err()
+	}
+}
+
+// readBody reads a file, or the standard input.
+func (s *session) readBody(name string) ([]byte, error) {
 	from := s.Stdin
 	if name != "-" {
 		file, err := os.Open(name) //nolint:gosec // the file that the user names
