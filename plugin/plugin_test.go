@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
 // kubernetes is a stand-in for kube-apiserver: it answers requests that begin with a path, and 404 to
@@ -58,6 +60,28 @@ func TestWithoutQuoin(t *testing.T) {
 		if code != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "Quoin is not installed, or of a release that does not match this plugin (v1.0.0)") {
 			t.Errorf("%v: %d, %q, %q", args, code, stdout, stderr)
 		}
+	}
+}
+
+// The status of a cluster with the CRDs of an earlier release names the kinds that it lacks, and has the others.
+func TestStatusWithoutANewerKind(t *testing.T) {
+	const group = "/apis/platform.quoin.dev/v1alpha1/"
+	answers := map[string]string{
+		"/version": `{"gitVersion":"v1.36.0"}`,
+		"/apis/apps/v1/namespaces/quoin-system/deployments": `{"items":[]}`,
+	}
+	for _, kind := range v1alpha1.Kinds {
+		answers[group+kind.Plural] = `{"items":[]}`
+	}
+	answers[group+"accounts"] = `{"items":[{"metadata":{"name":"acme"}}]}`
+	delete(answers, group+"agents")
+	url := kubernetes(t, answers)
+	code, stdout, stderr := runPlugin(t, "status", "-s", url)
+	if code != exitDone || !strings.Contains(stdout, "\nThe CRDs are of an earlier release than this plugin, and lack: agents\n") || !strings.Contains(stdout, "NotReported: 1") {
+		t.Errorf("%d, %q, %q", code, stdout, stderr)
+	}
+	if code, stdout, stderr = runPlugin(t, "status", "-s", url, "-o", "json"); code != exitDone || !strings.Contains(stdout, `"missing": [`) {
+		t.Errorf("%d, %q, %q", code, stdout, stderr)
 	}
 }
 

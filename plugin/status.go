@@ -39,6 +39,8 @@ type overview struct {
 	Kinds      []kindSummary    `json:"kinds"`
 	// Unreadable are resources that the caller may not read.
 	Unreadable []string `json:"unreadable,omitempty"`
+	// Missing are kinds that the cluster does not have: its CRDs are of an earlier release than the plugin.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // process is a part of the installation.
@@ -81,7 +83,7 @@ func statusCommand(s *session) *cobra.Command {
 		Short:   "Show the installation: processes, channels, and how many objects are ready",
 		Long: `Shows the processes of Quoin with their versions, the channels with the deployments that are behind,
 and the number of objects of each kind by the condition Ready: of all namespaces, or of that of -n. What
-the caller may not read is named.`,
+the caller may not read is named, and kinds that the cluster does not have.`,
 		Example: `  kubectl quoin status
   kubectl quoin status -n demo
   kubectl quoin status -o json`,
@@ -258,6 +260,10 @@ func (s *session) countKind(ctx context.Context, c client.Reader, kind v1alpha1.
 			}
 			return nil
 		}
+		if isMissingKind(err) {
+			all.Missing = append(all.Missing, kind.Plural)
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -322,6 +328,9 @@ func (o *output) statusTables(w io.Writer, all *overview) error {
 	}
 	if len(all.Unreadable) > 0 {
 		fmt.Fprintf(w, "\nYou may not read: %s\n", strings.Join(all.Unreadable, ", "))
+	}
+	if len(all.Missing) > 0 {
+		fmt.Fprintf(w, "\nThe CRDs are of an earlier release than this plugin, and lack: %s\n", strings.Join(all.Missing, ", "))
 	}
 	return nil
 }
