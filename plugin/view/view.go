@@ -11,13 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// maxEvents is the number of events of a namespace that are read.
-const maxEvents = 2000
+// eventPage is the number of events that one request reads.
+const eventPage = 500
 
 // View is a Deployment and the objects that belong to it. Objects are sorted: production first, then by
 // name.
@@ -29,7 +30,7 @@ type View struct {
 	Environments []v1alpha1.Environment
 	Branches     []v1alpha1.Branch
 	Pods         []corev1.Pod
-	// Events of these objects and of the workloads, newest first.
+	// Events are the warnings about pods and workloads of the namespace, newest first.
 	Events []corev1.Event
 	// Unreadable are the resources that the caller may not read.
 	Unreadable []string
@@ -68,10 +69,7 @@ func Read(ctx context.Context, c client.Reader, key client.ObjectKey, withEvents
 			if !withEvents {
 				return nil
 			}
-			list := &corev1.EventList{}
-			err := c.List(ctx, list, in, client.Limit(maxEvents))
-			v.Events = list.Items
-			return err
+			return v.readEvents(ctx, c)
 		}},
 	} {
 		err := step.read()
@@ -125,6 +123,27 @@ func (v *View) readBranches(ctx context.Context, c client.Reader) error {
 		}
 	}
 	return nil
+}
+
+// readEvents reads the warnings about pods and workloads: all of them, because a list begins with the first names, not with
+// the newest events.
+func (v *View) readEvents(ctx context.Context, c client.Reader) error {
+	warnings := fields.OneTermEqualSelector("type", corev1.EventTypeWarning)
+	options := &client.ListOptions{Namespace: v.Deployment.Namespace, FieldSelector: warnings, Limit: eventPage}
+	for {
+		list := &corev1.EventList{}
+		if err := c.List(ctx, list, options); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if slices.Contains([]string{"Pod", "ReplicaSet", "StatefulSet", "Deployment"}, list.Items[i].InvolvedObject.Kind) {
+				v.Events = append(v.Events, list.Items[i])
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return nil
+		}
+	}
 }
 
 func (v *View) sort() {
