@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -124,15 +125,19 @@ func (s *session) collect(ctx context.Context, o *bundleOptions) (*bundle.Bundle
 		if err := c.List(ctx, accounts); err != nil {
 			return nil, err
 		}
-		for i := range accounts.Items {
-			namespaces = append(namespaces, accounts.Items[i].Spec.Namespace)
+		for i := range accounts.Items { // two may name the same namespace
+			if namespace := accounts.Items[i].Spec.Namespace; !slices.Contains(namespaces, namespace) {
+				namespaces = append(namespaces, namespace)
+			}
 		}
 	}
 	// The logs of Quoin are the first ones, so that those of accounts do not exceed the limit before them.
-	b.hideSecrets(ctx, s.flags.systemNamespace)
 	b.workloads(ctx, s.flags.systemNamespace)
 	for _, namespace := range namespaces {
-		b.namespace(ctx, namespace)
+		b.objects(ctx, namespace)
+		if namespace != s.flags.systemNamespace {
+			b.workloads(ctx, namespace)
+		}
 	}
 	return &b.Bundle, ctx.Err()
 }
@@ -146,20 +151,19 @@ type collection struct {
 	logged  int
 }
 
-// namespace adds the namespace of an account.
-func (b *collection) namespace(ctx context.Context, namespace string) {
-	b.hideSecrets(ctx, namespace)
+// objects adds Quoin's objects in a namespace.
+func (b *collection) objects(ctx context.Context, namespace string) {
 	for _, kind := range v1alpha1.Kinds {
 		if !kind.Cluster && !personal[kind.Name()] {
 			list, _ := kind.NewList().(client.ObjectList)
 			b.list(ctx, path.Join("namespaces", namespace, kind.Plural+".yaml"), list, namespace)
 		}
 	}
-	b.workloads(ctx, namespace)
 }
 
-// workloads adds workloads, pods, events and logs of a namespace.
+// workloads adds workloads, pods, events and logs of a namespace, and hides the values of its Secrets.
 func (b *collection) workloads(ctx context.Context, namespace string) {
+	b.hideSecrets(ctx, namespace)
 	in := func(name string) string { return path.Join("namespaces", namespace, name) }
 	b.list(ctx, in("apps-deployments.yaml"), &appsv1.DeploymentList{}, namespace)
 	b.list(ctx, in("statefulsets.yaml"), &appsv1.StatefulSetList{}, namespace)

@@ -70,3 +70,28 @@ func TestBundleHidesAllSecrets(t *testing.T) {
 		t.Errorf("the events do not have %q:\n%s", want, events)
 	}
 }
+
+// An archive has each file once: of the namespace of Quoin, which is always in it, and of one that two accounts name.
+func TestBundleHasEachFileOnce(t *testing.T) {
+	const pods = `{"items":[{"metadata":{"name":"one"}}]}`
+	url := kubernetes(t, map[string]string{
+		"/version": `{"gitVersion":"v1.36.0"}`,
+		"/apis/platform.quoin.dev/v1alpha1/accounts": `{"items":[{"metadata":{"name":"a"},"spec":{"namespace":"demo"}},{"metadata":{"name":"b"},"spec":{"namespace":"demo"}}]}`,
+		"/api/v1/namespaces/demo/pods":               pods,
+		"/api/v1/namespaces/quoin-system/pods":       pods,
+	})
+	for _, selected := range []string{"-nquoin-system", "-A"} {
+		code, stdout, stderr := runPlugin(t, "bundle", selected, "-f", "-", "-s", url)
+		if code != exitDone {
+			t.Fatalf("%s: %d, %q", selected, code, stderr)
+		}
+		files, err := bundletest.Files(strings.NewReader(stdout))
+		if err != nil {
+			t.Errorf("%s: %v", selected, err)
+			continue
+		}
+		if _, found := files["quoin-bundle-19700101T000000Z/namespaces/quoin-system/pods.yaml"]; !found {
+			t.Errorf("%s: the pods of Quoin are missing", selected)
+		}
+	}
+}

@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// Files returns the files of an archive by name. All of them must be private to their owner.
+// Files returns the files of an archive by name. All of them must be private to their owner, and have names of their own.
 func Files(archive io.Reader) (map[string]string, error) {
 	compressed, err := gzip.NewReader(archive)
 	if err != nil {
@@ -31,6 +31,9 @@ func Files(archive io.Reader) (map[string]string, error) {
 		const private = 0o600
 		if header.Mode != private {
 			return nil, fmt.Errorf("%s has the mode %o, want %o", header.Name, header.Mode, private)
+		}
+		if _, found := files[header.Name]; found {
+			return nil, fmt.Errorf("%s is in the archive twice", header.Name)
 		}
 		files[header.Name] = string(data)
 	}
