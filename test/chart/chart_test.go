@@ -268,10 +268,13 @@ func TestRecreateStrategyWithoutLeaderElection(t *testing.T) {
 
 func TestPodDisruptionBudget(t *testing.T) {
 	for set, want := range map[string]string{
-		"enabled=true":                  "maxUnavailable 1",
-		"enabled=true,minAvailable=0":   "minAvailable 0",
-		"enabled=true,minAvailable=50%": "minAvailable 50%",
-		"enabled=true,maxUnavailable=2": "maxUnavailable 2",
+		"enabled=true":                                       "maxUnavailable 1",
+		"enabled=true,minAvailable=0":                        "minAvailable 0",
+		"enabled=true,minAvailable=50%":                      "minAvailable 50%",
+		"enabled=true,maxUnavailable=2":                      "maxUnavailable 2",
+		"enabled=true,minAvailable=null,maxUnavailable=2":    "maxUnavailable 2",
+		"enabled=true,minAvailable=1,maxUnavailable=null":    "minAvailable 1",
+		"enabled=true,minAvailable=null,maxUnavailable=null": "maxUnavailable 1",
 	} {
 		args := []string{}
 		for setting := range strings.SplitSeq(set, ",") {
