@@ -36,6 +36,8 @@ const (
 	maxConflicts = 10
 	// controllerLease is held by the controller that is active.
 	controllerLease = "quoin-controller"
+	// objectsLeftOut is skipped by a restore of only the content of an archive that has objects.
+	objectsLeftOut = "the objects of the archive; its content belongs to their UIDs, and where the cluster has none with these, it is deleted after 24 hours"
 )
 
 var (
@@ -105,6 +107,7 @@ func LoadOnly(ctx context.Context, from io.Reader, content Content) (Summary, er
 		return Summary{}, errors.New("the archive has no content")
 	}
 	r := &Restore{mapped: newMapping()}
+	r.skipObjects(source.header)
 	err = content.Load(ctx, source.header, func() (store.Record, error) { return r.nextRecord(source) })
 	if err != nil {
 		return r.summary, err
@@ -123,6 +126,7 @@ func (r *Restore) verify(ctx context.Context, open func() (io.ReadCloser, error)
 		case r.Content != nil && !h.Content:
 			return errors.New("the archive has no content: use --exclude-content to restore only objects")
 		}
+		r.skipObjects(h)
 		return nil
 	}, func(l line) error {
 		switch {
@@ -146,6 +150,13 @@ func (r *Restore) verify(ctx context.Context, open func() (io.ReadCloser, error)
 		}
 	}
 	return r.checkInactive(ctx)
+}
+
+// skipObjects records that the objects of an archive are left out.
+func (r *Restore) skipObjects(h Header) {
+	if r.Client == nil && h.Objects {
+		r.summary.Skipped = append(r.summary.Skipped, objectsLeftOut)
+	}
 }
 
 // checkInactive returns ErrActive while a controller holds its lease: it would create objects and

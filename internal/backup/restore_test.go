@@ -1,0 +1,38 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// empty is content that may be loaded.
+type empty struct{ loaded }
+
+func (empty) Check(context.Context, string) error { return nil }
+
+// TestContentWithoutItsObjects: a restore names the objects that it leaves out, because the content belongs to their UIDs.
+func TestContentWithoutItsObjects(t *testing.T) {
+	for _, objects := range []bool{true, false} {
+		var archive bytes.Buffer
+		if err := sendContent(&archive, Header{Format: Format, ID: "one", Objects: objects, Content: true}, records(1)); err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		if objects {
+			want = []string{objectsLeftOut}
+		}
+		r := &Restore{Content: empty{}}
+		summary, err := r.Run(t.Context(), func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })
+		if diff := cmp.Diff(want, summary.Skipped); err != nil || diff != "" {
+			t.Errorf("a file with objects (%v): %v (-want +got):\n%s", objects, err, diff)
+		}
+		summary, err = LoadOnly(t.Context(), &archive, empty{})
+		if diff := cmp.Diff(want, summary.Skipped); err != nil || diff != "" {
+			t.Errorf("the standard input with objects (%v): %v (-want +got):\n%s", objects, err, diff)
+		}
+	}
+}
