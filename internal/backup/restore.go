@@ -354,12 +354,10 @@ func (r *Restore) restore(ctx context.Context, archived *unstructured.Unstructur
 		return err
 	}
 	r.mapped.add(archived, live)
-	if archived.GetKind() == namespaceKind.Kind || !isIncomplete(live) {
-		r.count(func(s *Summary) { s.Existing++ })
-		return nil
-	}
-	if err := r.complete(ctx, live, status, archived.GetManagedFields()); err != nil {
-		return err
+	if archived.GetKind() != namespaceKind.Kind && isIncomplete(live) {
+		if err := r.complete(ctx, live, status, archived.GetManagedFields()); err != nil {
+			return err
+		}
 	}
 	r.count(func(s *Summary) {
 		if existed {

@@ -7,7 +7,31 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
+
+// TestNamespacesAreCounted: a namespace that the restore creates did not exist.
+func TestNamespacesAreCounted(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	namespace := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "demo", "uid": "old"}}}
+	namespace.SetGroupVersionKind(namespaceKind)
+	c := fake.NewClientBuilder().WithScheme(scheme).Build()
+	for i, want := range []Summary{{Objects: 1}, {Existing: 1}} {
+		r := &Restore{Client: c, mapped: newMapping()}
+		if err := r.restore(t.Context(), namespace); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, r.summary); diff != "" {
+			t.Errorf("restore %d (-want +got):\n%s", i+1, diff)
+		}
+	}
+}
 
 // empty is content that may be loaded.
 type empty struct{ loaded }
