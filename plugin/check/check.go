@@ -171,13 +171,23 @@ func isBound(bindings []rbacv1.RoleBinding, component, role, system string) bool
 	return false
 }
 
+// maxNamed is the number of objects that a result names.
+const maxNamed = 5
+
 // Objects judges the condition Ready of accounts and channels.
 func Objects(kind string, objects []v1alpha1.Object) Result {
 	r := Result{Check: kind, Status: OK, Message: fmt.Sprintf("%d ready", len(objects))}
+	var problems []string
 	for _, o := range objects {
 		if ready := view.Ready(o); ready.Status != "True" {
-			r.Status, r.Message = Failed, fmt.Sprintf("%s: %s: %s", o.GetName(), ready.Reason, ready.Message)
+			problems = append(problems, fmt.Sprintf("%s: %s: %s", o.GetName(), ready.Reason, ready.Message))
 		}
+	}
+	if n := len(problems); n > maxNamed {
+		problems = append(problems[:maxNamed], fmt.Sprintf("and %d more", n-maxNamed))
+	}
+	if len(problems) > 0 {
+		r.Status, r.Message = Failed, strings.Join(problems, "; ")
 	}
 	if len(objects) == 0 {
 		r.Status, r.Message, r.Next = Warning, "there is none", "create one: docs/operations/install.md"

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -307,8 +308,11 @@ func TestObjects(t *testing.T) {
 	ready.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "True"}}
 	broken := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
 	broken.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: "False", Reason: "HostTaken", Message: "x"}}
-	for want, objects := range map[string][]v1alpha1.Object{"there is none": nil, "1 ready": {ready}, "b: HostTaken: x": {ready, broken}} {
-		if r := Objects("Accounts", objects); r.Message != want || Failures([]Result{r}) != (len(objects) == 2) {
+	for want, objects := range map[string][]v1alpha1.Object{
+		"there is none": nil, "1 ready": {ready}, "b: HostTaken: x": {ready, broken}, "b: HostTaken: x; b: HostTaken: x": {broken, ready, broken},
+		strings.Repeat("b: HostTaken: x; ", maxNamed) + "and 2 more": slices.Repeat([]v1alpha1.Object{broken}, maxNamed+2),
+	} {
+		if r := Objects("Accounts", objects); r.Message != want || Failures([]Result{r}) != slices.Contains(objects, v1alpha1.Object(broken)) {
 			t.Errorf("%+v, want %q", r, want)
 		}
 	}
