@@ -452,7 +452,8 @@ type FailedRollout struct {
 	Generation int64 `json:"generation"`
 
 	// attemptHash is a hash of what decided the outcome: the model, the variables, the size, the
-	// resources, the deadline and the last requested retry. The same attempt is not repeated.
+	// store, the resources, the pull secrets, the deadline and the last requested retry. The same
+	// attempt is not repeated.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	AttemptHash string `json:"attemptHash,omitempty"`
@@ -515,7 +516,8 @@ type FailedModel struct {
 	Generation int64 `json:"generation"`
 
 	// attemptHash is a hash of what decided the outcome: the model, the variables, the size, the
-	// resources, the deadline and the last requested retry. The same attempt is not repeated.
+	// store, the resources, the pull secrets, the deadline and the last requested retry. The same
+	// attempt is not repeated.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	AttemptHash string `json:"attemptHash,omitempty"`

@@ -98,7 +98,7 @@ type ScimGroupSpec struct {
 type ScimGroupStatus struct {
 	CommonStatus `json:",inline"`
 
-	// memberCount is the number of members.
+	// memberCount is the number of members that exist.
 	// +optional
 	MemberCount int32 `json:"memberCount,omitempty"`
 	// removedMembers is spec.removedMembers as a SCIM client wrote it. If the object is replaced by one
