@@ -71,6 +71,11 @@ func (m *Mirrors) ensure(ctx context.Context, r *remote, need Need) (string, err
 		case <-ctx.Done():
 			return "", ctx.Err()
 		case <-wait.C:
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if s.servesWithout(asked, need) {
+				return s.defaultBranch, nil
+			}
 			return "", content.Errorf(content.Unavailable, "the Git repository %s is still being read; try again later", r.source.URL)
 		}
 	}
@@ -79,10 +84,16 @@ func (m *Mirrors) ensure(ctx context.Context, r *remote, need Need) (string, err
 // settle returns the result of a look that has failed: for reads, that of an earlier one if the failure
 // may be temporary.
 func (s *state) settle(now time.Time, need Need) (string, error) {
-	if need == Recent && !s.lookedAt.IsZero() && now.Sub(s.lookedAt) < staleFor && isTemporary(s.err) {
+	if s.servesWithout(now, need) {
 		return s.defaultBranch, nil
 	}
 	return "", s.err
+}
+
+// servesWithout reports whether an earlier look is used without the result of a new one: for reads, while the
+// remote does not answer, unless it has answered with a failure that is not temporary.
+func (s *state) servesWithout(now time.Time, need Need) bool {
+	return need == Recent && !s.lookedAt.IsZero() && now.Sub(s.lookedAt) < staleFor && (s.err == nil || isTemporary(s.err))
 }
 
 // stateOf returns the state of a remote. The caller must hold mu.

@@ -285,6 +285,33 @@ func TestHangingDownload(t *testing.T) {
 	}
 }
 
+// TestReadsWhileTheHostHangs: a host that accepts connections and does not answer: reads use what was read of it in
+// the last ten minutes. A change needs an answer.
+func TestReadsWhileTheHostHangs(t *testing.T) {
+	w, h := newWorld(t, gitmirror.Timeouts{List: time.Hour, Look: time.Hour, Wait: 200 * time.Millisecond}), newHost(t)
+	w.uses("acme", h.url, basic())
+	read := func() *answer { return w.call("acme", "GET", "/data-model/files?branchName=main", nil) }
+	first := read()
+	for first.status != 200 { // a slow machine
+		first = read()
+	}
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	h.set(func() {
+		h.intercept = func(http.ResponseWriter, *http.Request) bool {
+			<-release
+			return true
+		}
+	})
+	w.later()
+	read().is(200, "a.yml")
+	w.write("acme", "b\n").is(503, "still being read")
+	for range 10 {
+		w.later()
+	}
+	read().is(503, "still being read")
+}
+
 // TestClientLeaves: a request whose client disconnects ends, while the host hangs.
 func TestClientLeaves(t *testing.T) {
 	w, h := newWorld(t, gitmirror.Timeouts{}), newHost(t)
