@@ -216,6 +216,35 @@ func TestConnectingToANewRepository(t *testing.T) {
 	}
 }
 
+// A connection that fails after the token was stored leaves a token of the repository to which the deployment is connected.
+func TestFailedConnectionsKeepTheToken(t *testing.T) {
+	admin, id := acme.as(acme.admin), create(t, acme, "Reconnected")
+	path := "/build/api/v1/deployments/" + id + "/github/connect"
+	admin.call(t, "POST", path, map[string]any{"installationId": 1, "name": "model"}).is(200)
+	githubHost.Lock()
+	githubHost.Fail = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/other/hooks") {
+			return false
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		return true
+	}
+	githubHost.Unlock()
+	defer func() {
+		githubHost.Lock()
+		defer githubHost.Unlock()
+		githubHost.Fail = nil
+	}()
+	admin.call(t, "POST", path, map[string]any{"installationId": 1, "name": "other"}).rejected(502, "GitHub does not answer")
+	source, stored := object(t, acme, id).Spec.Model.Git, &corev1.Secret{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: source.SecretRef.Name}, stored); err != nil {
+		t.Fatal(err)
+	}
+	if want, got := githubHost.URL+"/acme-org/model.git", stored.Annotations[v1alpha1.Group+"/github-token-reads"]; source.URL != want || got != "1 "+want {
+		t.Errorf("the model is from %s, and the token reads %q", source.URL, got)
+	}
+}
+
 func TestInvalidConnectionsChangeNothing(t *testing.T) {
 	admin, id := acme.as(acme.admin), create(t, acme, "Unconnected")
 	path := "/build/api/v1/deployments/" + id + "/github/connect"

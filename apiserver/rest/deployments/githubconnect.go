@@ -5,9 +5,11 @@ import (
 	"io/fs"
 	"regexp"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -75,21 +77,53 @@ func (a *api) connectGitHub(ctx context.Context, in *ConnectGitHubInput) (*Deplo
 	if err := ensureToken(ctx, secrets, target); err != nil {
 		return nil, githubProblem(ctx, err)
 	}
-	if source.WebhookSecretRef, err = a.setHook(ctx, app, secrets, target); err != nil {
-		return nil, err
-	}
 	previous := d.Spec.Model.Git
-	changed, err := edit.Change(recording.Named(ctx, audit.ConnectedGitHubRepository), a.Kube, d, func(d *v1alpha1.Deployment) error {
-		d.Spec.Model = v1alpha1.ModelSource{Git: source}
-		return nil
-	})
+	changed, err := a.takeModel(ctx, app, secrets, target)
 	if err != nil {
+		a.restoreToken(ctx, secrets, target)
 		return nil, err
 	}
 	if previous != nil && previous.URL != source.URL {
 		a.removeHook(ctx, app, previous)
 	}
 	return &DeploymentOutput{deploymentOf(changed)}, nil
+}
+
+// takeModel takes the data model of a deployment from the repository of a target, whose token is stored.
+func (a *api) takeModel(ctx context.Context, app GitHub, secrets *githubtokens.Secrets, target githubtokens.Target) (*v1alpha1.Deployment, error) {
+	source := target.Deployment.Spec.Model.Git
+	var err error
+	if source.WebhookSecretRef, err = a.setHook(ctx, app, secrets, target); err != nil {
+		return nil, err
+	}
+	return edit.Change(recording.Named(ctx, audit.ConnectedGitHubRepository), a.Kube, rest.ScopeFrom(ctx).Deployment, func(d *v1alpha1.Deployment) error {
+		d.Spec.Model = v1alpha1.ModelSource{Git: source}
+		return nil
+	})
+}
+
+// restoreTimeout bounds restoreToken.
+const restoreTimeout = 20 * time.Second
+
+// restoreToken stores a token of the repository that the spec of a deployment names, after the token of another one was stored
+// in the same Secret and the deployment could not be connected to it. Otherwise the repository could not be fetched until the
+// token is due. A failure is logged only.
+func (a *api) restoreToken(ctx context.Context, secrets *githubtokens.Secrets, failed githubtokens.Target) {
+	account := rest.ScopeFrom(ctx).Account
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreTimeout)
+	defer cancel()
+	current := &v1alpha1.Deployment{}
+	err := a.Kube.Live().Get(ctx, client.ObjectKeyFromObject(failed.Deployment), current)
+	if err == nil {
+		target, ok := githubtokens.TargetOf(current)
+		if !ok || target.Secret != failed.Secret || !githubtokens.Allowed(account, target.Installation) {
+			return
+		}
+		err = ensureToken(ctx, secrets, target)
+	}
+	if err != nil {
+		log.FromContext(ctx).Info("The token of the repository of a deployment could not be restored", "deployment", failed.Deployment.Name, "reason", err.Error())
+	}
 }
 
 // githubSource returns the source of a model for a request, after checking that the installation has the
