@@ -50,8 +50,8 @@ import (
 const (
 	// interval is the time between two passes without a change.
 	interval = 5 * time.Second
-	// maxPending is the number of rows of a pass.
-	maxPending = 1000
+	// pageSize is the number of rows that are read at a time.
+	pageSize = 1000
 	// keptFor is how long the object of a sync that was started over REST is kept after its end.
 	keptFor = time.Hour
 )
@@ -132,17 +132,8 @@ func (o *Objects) Run(ctx context.Context) error {
 
 // Pass makes one pass: over the running rows, then over the objects that have not ended.
 func (o *Objects) Pass(ctx context.Context) error {
-	pending, err := o.Syncs.Pending(ctx, maxPending)
-	if err != nil {
+	if err := o.rows(ctx); err != nil {
 		return err
-	}
-	queue := dbtsync.Queue{}
-	for i := range pending {
-		p := &pending[i]
-		if queue.Waits(p) {
-			continue
-		}
-		o.report(o.row(ctx, p), p.Scope.Deployment.Namespace, p.ObjectName)
 	}
 	list := &v1alpha1.DbtSyncList{}
 	if err := o.Cached.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -160,6 +151,28 @@ func (o *Objects) Pass(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// rows makes a pass over all running rows: an account with many of them does not keep those of others from being worked on.
+func (o *Objects) rows(ctx context.Context) error {
+	queue := dbtsync.Queue{}
+	for last := (*dbtsync.Pending)(nil); ; {
+		page, err := o.Syncs.Pending(ctx, last, pageSize)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			p := &page[i]
+			if queue.Waits(p) {
+				continue
+			}
+			o.report(o.row(ctx, p), p.Scope.Deployment.Namespace, p.ObjectName)
+		}
+		if len(page) < pageSize {
+			return nil
+		}
+		last = &page[len(page)-1]
+	}
 }
 
 // report logs an error that the next pass may not have.

@@ -45,14 +45,19 @@ func scanPending(row interface{ Scan(into ...any) error }, p *Pending, more ...a
 	return errors.Join(json.Unmarshal([]byte(options), &p.Options), json.Unmarshal([]byte(git), &p.Git))
 }
 
-// Pending returns the running syncs of all deployments that have a DbtSync, at most limit.
-func (s *Syncs) Pending(ctx context.Context, limit int) (all []Pending, err error) {
+// Pending returns the running syncs of all deployments that have a DbtSync, at most limit, after one in their order; the first
+// ones if that is nil.
+func (s *Syncs) Pending(ctx context.Context, after *Pending, limit int) (all []Pending, err error) {
 	const query = "SELECT " + syncColumns + pendingColumns + `, account_uid, deployment_uid,
 			(SELECT name FROM account WHERE uid = account_uid), (SELECT namespace FROM deployment WHERE uid = deployment_uid), (SELECT name FROM deployment WHERE uid = deployment_uid)
-		FROM dbt_sync WHERE status = 'RUNNING' AND object_name <> '' ORDER BY account_uid, id LIMIT $1`
+		FROM dbt_sync WHERE status = 'RUNNING' AND object_name <> '' AND (account_uid, id) > ($1, $2) ORDER BY account_uid, id LIMIT $3`
+	account, number := "", int64(0)
+	if after != nil {
+		account, number = after.Scope.Account.UID, after.Number
+	}
 	err = s.DB.Read(ctx, func(q store.Querier) error {
 		all = nil
-		rows, err := q.QueryContext(ctx, query, limit)
+		rows, err := q.QueryContext(ctx, query, account, number, limit)
 		if err != nil {
 			return fmt.Errorf("read pending syncs: %w", err)
 		}

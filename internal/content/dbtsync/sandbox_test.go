@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -29,7 +30,7 @@ func git(branch string) New {
 // pending returns the only sync that has an object.
 func (w *world) pending() *Pending {
 	w.Helper()
-	all, err := w.syncs.Pending(w.Context(), 10)
+	all, err := w.syncs.Pending(w.Context(), nil, 10)
 	w.must(err)
 	if len(all) != 1 {
 		w.Fatalf("%d pending syncs", len(all))
@@ -118,6 +119,33 @@ func testGitFailure(w *world) {
 		if log, err := w.syncs.Log(w.Context(), demo, s.ID); s.Status == Failed && (err != nil || !log[len(log)-1].Failure || !strings.Contains(s.Error, log[len(log)-1].Message)) {
 			w.Errorf("%s: %+v", name, log)
 		}
+	}
+}
+
+// testPendingPages: the syncs of an account with many of them are not the only ones that are worked on.
+func testPendingPages(w *world) {
+	var want, got []string
+	for i := range 3 {
+		want = append(want, w.start(git(fmt.Sprint("p", i))).ID)
+	}
+	of := scope("a2", "d2")
+	of.Account.Name, of.Deployment.Namespace = "other", "other"
+	other, err := w.syncs.Start(w.Context(), of, "key:k1", git("p0"))
+	w.must(err)
+	want = append(want, other.ID)
+	for last := (*Pending)(nil); ; {
+		page, err := w.syncs.Pending(w.Context(), last, 2)
+		w.must(err)
+		if len(page) == 0 {
+			break
+		}
+		for i := range page {
+			got = append(got, page[i].ID)
+		}
+		last = &page[len(page)-1]
+	}
+	if !slices.Equal(got, want) {
+		w.Errorf("%q, want %q", got, want)
 	}
 }
 

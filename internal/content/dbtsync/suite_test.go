@@ -51,6 +51,7 @@ var cases = []struct {
 	{"a sync of a Git repository", testGit},
 	{"syncs of a Git repository that fail", testGitFailure},
 	{"a sync of a Git repository, killed at each step", testGitKilled},
+	{"pages of syncs that have an object", testPendingPages},
 	{"pushes to the dbt repository", testPushes},
 	{"webhooks that are repeated at once", testRepeatedWebhooks},
 	{"webhooks that are remembered", testManyWebhooks},

@@ -27,7 +27,7 @@ func (w *world) push(in New) (s Sync, started bool) {
 // waits returns the syncs of Pending that wait for the end of another one.
 func (w *world) waits() string {
 	w.Helper()
-	all, err := w.syncs.Pending(w.Context(), 100)
+	all, err := w.syncs.Pending(w.Context(), nil, 100)
 	w.must(err)
 	queue, waiting := Queue{}, []string{}
 	for i := range all {
