@@ -73,6 +73,22 @@ func TestListsAreReadInPages(t *testing.T) {
 	}
 }
 
+// GitHub has no refs of a repository without commits.
+func TestAnEmptyRepositoryHasNoBranch(t *testing.T) {
+	s, app := newServer(t)
+	s.Fail = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/acme/r000/git/ref/heads/main") {
+			return false
+		}
+		w.WriteHeader(http.StatusConflict)
+		_, _ = w.Write([]byte(`{"message": "Git Repository is empty."}`))
+		return true
+	}
+	if got, err := app.HasBranch(t.Context(), 1, "acme", "r000", "main"); err != nil || got {
+		t.Errorf("%t, %v", got, err)
+	}
+}
+
 func TestInstallationsAndRepositories(t *testing.T) {
 	_, app := newServer(t)
 	got, err := app.Installation(t.Context(), 1)

@@ -103,7 +103,7 @@ func (a *App) Branches(ctx context.Context, installation int64, owner, name stri
 	})
 }
 
-// HasBranch reports whether a repository has a branch.
+// HasBranch reports whether a repository has a branch. An empty one has none: GitHub answers with a conflict.
 func (a *App) HasBranch(ctx context.Context, installation int64, owner, name, branch string) (bool, error) {
 	if slices.ContainsFunc(strings.Split(branch, "/"), func(s string) bool { return s == "" || s[0] == '.' }) {
 		return false, nil // no name of a branch, and the library would resolve it as a path
@@ -116,7 +116,7 @@ func (a *App) HasBranch(ctx context.Context, installation int64, owner, name, br
 	switch {
 	case err == nil:
 		return true, nil
-	case response != nil && response.StatusCode == http.StatusNotFound:
+	case response != nil && (response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusConflict):
 		return false, nil
 	}
 	return false, failure("repository "+owner+"/"+name, err)
