@@ -52,6 +52,8 @@ func TestMaskChanges(t *testing.T) {
 		"YAML":                          {`{"x":"user: q\npassword: hunter2\nhost: db"}`, `{"x":"user: q\npassword: [HIDDEN]\nhost: db"}`},
 		"JSON in a string":              {`{"x":"{\"password\":\"hunter2\",\"a\":1}"}`, `{"x":"{\"a\":1,\"password\":\"[HIDDEN]\"}"}`},
 		"broken JSON in a string":       {`{"x":"{\"password\":\"hunter2\",\"a\""}`, `{"x":"{\"password\":[HIDDEN],\"a\""}`},
+		"a quotation mark in a value":   {`{"x":"failed {\"password\":\"hunt\\\"hunter2\",\"a\"","y":"password='it\\'s hunter2' c","z":"password=\"C:\\\" c"}`, `{"x":"failed {\"password\":[HIDDEN],\"a\"","y":"password=[HIDDEN] c","z":"password=[HIDDEN] c"}`},
+		"one in a quoted text":          {`{"x":"msg=\"failed {\\\"password\\\":\\\"hunt\\\\\\\"hunter2\\\"}\""}`, `{"x":"msg=\"failed {\\\"password\\\":[HIDDEN]}\""}`},
 		"a secret as a name":            {`{"` + aJWT + `":1}`, `{"[HIDDEN]":1}`},
 		"not JSON":                      {`password=hunter2`, `"password=[HIDDEN]"`},
 		"data after the JSON":           {`{} {"password":"hunter2"}`, `"{} {\"password\":[HIDDEN]}"`},

@@ -170,7 +170,9 @@ var credentials = []pattern{
 // assignments are names of secrets followed by a value, as in DSNs, queries and YAML.
 var assignments = func() []pattern {
 	name := `(?i)([\w.-]*(?:` + strings.Join(secretWords, "|") + `)[\w.-]*`
-	const value = `(?:\\?"[^"]*"|'[^']*'|[^\s"'&;,]+)`
+	// In quotation marks, also escaped ones, the value extends to the one that ends it: within it they are escaped. Without one
+	// that is not escaped, it extends to the next one.
+	const value = `(?:\\"(?:[^"\\]|\\\\(?:\\.|[^\\]))*\\"|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\\?"[^"]*"|'[^']*'|[^\s"'&;,]+)`
 	return []pattern{
 		{"=", regexp.MustCompile(name + `["']?\s*=\s*)` + value), "${1}" + Hidden},
 		{":", regexp.MustCompile(name + `(?:\\?["']\s*:|:\s)\s*)` + value), "${1}" + Hidden},
