@@ -49,6 +49,9 @@ func (k *Known) add(value string, shortest int) {
 		k.forms = map[string]struct{}{}
 	}
 	forms := []string{value, url.QueryEscape(value), url.PathEscape(value)}
+	for _, unescaped := range unescapedInURLs {
+		forms = append(forms, percentEncode(value, unescaped))
+	}
 	if quoted, err := EncodeJSON(value); err == nil {
 		forms = append(forms, string(quoted[1:len(quoted)-1]))
 	}
@@ -61,6 +64,26 @@ func (k *Known) add(value string, shortest int) {
 	for _, form := range forms {
 		k.forms[form] = struct{}{}
 	}
+}
+
+// unescapedInURLs are the characters besides letters and digits that JavaScript, in which the server is written, does not
+// escape, unlike package url: those of encodeURIComponent, and of user names and passwords in a URL (URL Standard, heading
+// "userinfo percent-encode set").
+var unescapedInURLs = []string{"-_.!~*'()", "-_.!~*'()$%&+,"}
+
+// percentEncode escapes a value for URLs, except letters, digits and other characters.
+func percentEncode(value, unescaped string) string {
+	const digits = "0123456789ABCDEF"
+	out := make([]byte, 0, len(value))
+	for i := range len(value) {
+		b := value[i]
+		if b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z' || strings.IndexByte(unescaped, b) >= 0 {
+			out = append(out, b)
+		} else {
+			out = append(out, '%', digits[b>>4], digits[b&15])
+		}
+	}
+	return string(out)
 }
 
 // Replacer returns a replacer of all values that have been added.

@@ -21,6 +21,7 @@ func TestKnownValuesAreHiddenInEveryForm(t *testing.T) {
 	known.Add("MY_TOKEN", "abc")
 	known.Add("OTHER_TOKEN", "ab")
 	known.Add("CUBEJS_DB_PASS_LONG", password+"-and-more")
+	known.Add("OTHER_PASS", "it's $5, a/b!")
 	replacer := known.Replacer()
 	for given, want := range map[string]string{
 		"connect with " + password + ".":         "connect with [HIDDEN].",
@@ -30,6 +31,8 @@ func TestKnownValuesAreHiddenInEveryForm(t *testing.T) {
 		"/" + url.PathEscape(password) + "/":     "/[HIDDEN]/",
 		`{"x":"p\"ä ss/w+rd"}`:                   `{"x":"[HIDDEN]"}`,
 		"hun/ter2 alone":                         "[HIDDEN] alone",
+		"?p=it's%20%245%2C%20a%2Fb!&x":           "?p=[HIDDEN]&x", // encodeURIComponent
+		"u:it's%20$5,%20a%2Fb!":                  "u:[HIDDEN]",    // the password of a URL
 		"MIIEvQIBADANBg":                         "[HIDDEN]",
 		"x abc":                                  "x [HIDDEN]",
 		"about 5432, true":                       "about 5432, true",
