@@ -205,14 +205,19 @@ func TestForgedForms(t *testing.T) {
 	b := w.browser().signIn()
 	device := b.device()
 	consent := b.want(b.get(authorizeURL()), 200).form("", "")
+	allowed := url.Values{"user_code": {device.json("user_code")}, "decision": {"allow"}}
 	for path, form := range map[string]url.Values{
 		"/auth/logout":           {},
 		"/auth/sessions":         {"kind": {"session"}, "id": {"x"}},
-		"/auth/device":           {"user_code": {device.json("user_code")}, "decision": {"allow"}},
+		"/auth/device":           allowed,
 		"/auth/oauth2/authorize": authorizeRequest("decision", "allow"),
 	} {
 		b.want(b.post(path, form), 403, "not from this page")
-		b.want(b.post(path, with(form, "csrf", w.browser().signIn().get("/auth/sessions").form("", "").Get("csrf")+"x")), 403)
+		other := w.browser().signIn().get("/auth/sessions").form("", "")
+		if other.Get("csrf") == "" || other.Get("csrf") == consent.Get("csrf") {
+			t.Fatalf("another session has the token %q", other.Get("csrf"))
+		}
+		b.want(b.post(path, with(form, "csrf", other.Get("csrf"))), 403, "not from this page")
 		good := with(form, "csrf", consent.Get("csrf"))
 		for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example.com"} {
 			b.header.Set(name, value)
@@ -224,6 +229,8 @@ func TestForgedForms(t *testing.T) {
 	w.clock.Step(6 * time.Second)
 	b.rejected(b.poll(device), "authorization_pending")
 	b.want(b.get("/auth/sessions"), 200, "No application acts")
+	// From its own page the form is accepted: only where it came from was wrong.
+	b.want(b.post("/auth/device", with(allowed, "csrf", consent.Get("csrf"))), 200, "The device is connected")
 }
 
 // TestOpenRedirect: neither a sign-in nor an invalid request redirects to a page of another site.

@@ -195,19 +195,16 @@ func (p page) json(name string) string {
 	return fmt.Sprint(value)
 }
 
-func (b *browser) send(method, target string, form url.Values) page {
+// send sends a request; a body has the media type of a form.
+func (b *browser) send(method, target string, body io.Reader) page {
 	b.Helper()
 	if !strings.Contains(target, "://") {
 		target = site + target
 	}
-	var body io.Reader
-	if form != nil {
-		body = strings.NewReader(form.Encode())
-	}
 	r, err := http.NewRequestWithContext(b.Context(), method, target, body)
 	b.must(err)
 	r.Header = b.header.Clone()
-	if form != nil {
+	if body != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	response, err := b.client.Do(r)
@@ -221,7 +218,7 @@ func (b *browser) send(method, target string, form url.Values) page {
 func (b *browser) get(target string) page { b.Helper(); return b.send(http.MethodGet, target, nil) }
 func (b *browser) post(target string, form url.Values) page {
 	b.Helper()
-	return b.send(http.MethodPost, target, form)
+	return b.send(http.MethodPost, target, strings.NewReader(form.Encode()))
 }
 
 // follow opens a page and follows redirects, except those to a client.
