@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -38,7 +39,7 @@ var (
 	cluster *clustertest.Cluster
 	address string
 	roots   *x509.CertPool
-	// keys are tokens of API keys by name: <account>-1 and <account>-2.
+	// keys are tokens of API keys by name: <account>-1 to <account>-3.
 	keys = map[string]string{}
 	// tokenReviews counts the TokenReviews that the server creates, and secretReads the Secrets that it reads.
 	tokenReviews, secretReads atomic.Int64
@@ -68,7 +69,7 @@ func start(ctx context.Context) error {
 		if err := cluster.Account(ctx, account, spec); err != nil {
 			return err
 		}
-		for i := range 2 {
+		for i := range 3 {
 			name := fmt.Sprintf("%s-%d", account, i+1)
 			key, token, err := clustertest.Key(account, name, v1alpha1.ApiKeySpec{})
 			if err != nil {
@@ -224,7 +225,7 @@ func slowRequests(t *testing.T, n int, from byte, head string) map[int]int {
 	})
 	mu.Lock()
 	defer mu.Unlock()
-	return refused
+	return maps.Clone(refused) // those in progress are answered later
 }
 
 // post returns the head of a POST request whose body does not follow.
