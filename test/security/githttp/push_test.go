@@ -112,6 +112,7 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 	w.noBranches("1")
+	w.seed("1") // a pack that differs in the name only is accepted
 }
 
 // An attacker pushes a commit without the objects that it refers to: pods that fetch the branch would
@@ -133,6 +134,7 @@ func TestMissingObjects(t *testing.T) {
 		}
 	}
 	w.noBranches("1")
+	w.seed("1") // with all objects
 }
 
 // An attacker pushes a million branches in one request.
