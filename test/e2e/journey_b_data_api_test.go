@@ -81,9 +81,11 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 		Expect(r).To(servers.HaveStatus(http.StatusOK))
 		Expect(servers.Rows(r)).To(Equal(right))
 	}
-	// noFailures stops the analysts, and checks that all responses were correct.
-	noFailures := func(at *servers.Analysts) map[string]int {
+	// noFailures waits until the analysts have another correct response, stops them, and checks that all were correct. A query
+	// that has no result yet is no failure.
+	noFailures := func(ctx context.Context, at *servers.Analysts) map[string]int {
 		GinkgoHelper()
+		Eventually(at.SoFar).WithContext(ctx).Should(BeNumerically(">", at.SoFar()), "correct responses")
 		answers, failures := at.End()
 		AddReportEntry("right answers, by version", answers)
 		Expect(failures).To(BeEmpty())
@@ -131,7 +133,7 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 		work := api.Query(ctx, endpoint, token, ordersByStatus, right)
 		commit := repo.Commit("main", ordersWithAmount)
 		Eventually(t.environment("sales")).WithContext(ctx).WithTimeout(rolled).Should(And(beReady(), HaveField("Status.ModelCommit", commit)))
-		noFailures(work)
+		noFailures(ctx, work)
 		Expect(api.Ask(ctx, http.MethodGet, endpoint+"/v1/meta", token, "").Text).To(ContainSubstring(`"orders.total_amount"`))
 	}, SpecTimeout(5*timeout))
 
@@ -142,7 +144,7 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 			beStalled(v1alpha1.ReasonModelBroken), HaveField("Status.FailedModel.Commit", broken)))
 		status := control.Ask(ctx, 0, http.MethodGet, t.path(ctx, "sales")+"/build-status", nil)
 		Expect(status.Body).To(And(HaveKeyWithValue("status", "failed"), HaveKeyWithValue("errorText", ContainSubstring("nothing"))))
-		noFailures(work)
+		noFailures(ctx, work)
 		repo.Commit("main", ordersWithAmount)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(beReady())
 		answerRight(ctx)
@@ -159,14 +161,14 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 		work := api.Query(ctx, endpoint, token, ordersByStatus, right)
 		t.push(ctx, "v"+newerServer)
 		rolls(ctx, newerServer)
-		Expect(noFailures(work)).To(And(HaveKey("v"+newerServer), HaveKey("v"+olderServer)))
+		Expect(noFailures(ctx, work)).To(And(HaveKey("v"+newerServer), HaveKey("v"+olderServer)))
 	}, SpecTimeout(6*timeout))
 
 	It("has no failed request while a version chosen over REST is rolled out", func(ctx SpecContext) {
 		work := api.Query(ctx, endpoint, token, ordersByStatus, right)
 		Expect(control.Ask(ctx, 0, http.MethodPut, t.path(ctx, "sales"), map[string]any{"releaseChannelVersion": "v" + olderServer})).To(servers.HaveStatus(http.StatusOK))
 		rolls(ctx, olderServer)
-		Expect(noFailures(work)).To(And(HaveKey("v"+newerServer), HaveKey("v"+olderServer)))
+		Expect(noFailures(ctx, work)).To(And(HaveKey("v"+newerServer), HaveKey("v"+olderServer)))
 	}, SpecTimeout(6*timeout))
 
 	It("works on a branch while its staging environment is on, and is rejected with a reason when it is off", func(ctx SpecContext) {
@@ -210,7 +212,7 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 		t.patch(ctx, "qdep/sales", `{"rollout": {"progressDeadlineSeconds": 30}, "releaseChannelVersion": "0.35.99-broken"}`)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(And(
 			beStalled(v1alpha1.ReasonRolloutFailed), HaveField("Status.CurrentVersion", olderServer)))
-		noFailures(work)
+		noFailures(ctx, work)
 		t.patch(ctx, "qdep/sales", `{"rollout": {"progressDeadlineSeconds": 120}, "releaseChannelVersion": "`+olderServer+`"}`)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(run(olderServer))
 	}, SpecTimeout(6*timeout))
@@ -233,7 +235,7 @@ var _ = Describe("Querying data", Ordered, ContinueOnFailure, func() {
 		more(20)
 		runDefaultController(ctx)
 		Eventually(t.deployment("sales")).WithContext(ctx).WithTimeout(rolled).Should(beReady())
-		noFailures(work)
+		noFailures(ctx, work)
 	}, SpecTimeout(6*timeout))
 })
 
