@@ -259,7 +259,7 @@ func TestDeploymentIsDeletedAndItsIDNotReused(t *testing.T) {
 	admin.call(t, "DELETE", "/api/v1/deployments/"+id, nil).is(200).want("success", true)
 	admin.call(t, "GET", "/api/v1/deployments/"+id, nil).rejected(404)
 	admin.call(t, "DELETE", "/api/v1/deployments/"+id, nil).rejected(404)
-	for _, item := range admin.call(t, "GET", "/api/v1/deployments", nil).is(200).list("items") {
+	for _, item := range admin.call(t, "GET", "/api/v1/deployments?first=100", nil).is(200).list("items") {
 		if item["id"] == id {
 			t.Error("the list still has the deployment")
 		}

@@ -246,10 +246,8 @@ func TestAPIKeysAreLimitedToTheirDeploymentsAndPermissions(t *testing.T) {
 	t.Run("limited to its deployments", func(t *testing.T) {
 		scoped.call(t, "GET", "/api/v1/deployments/"+other, nil).rejected(403, other)
 		scoped.call(t, "GET", "/api/v1/deployments/999", nil).rejected(403)
-		for _, d := range scoped.call(t, "GET", "/api/v1/deployments", nil).is(200).list("items") {
-			if d["id"] != acme.id {
-				t.Errorf("the list has deployment %v", d["id"])
-			}
+		if items := scoped.call(t, "GET", "/api/v1/deployments", nil).is(200).list("items"); len(items) != 1 || items[0]["id"] != acme.id {
+			t.Errorf("the list has %v, want deployment %s only", items, acme.id)
 		}
 	})
 	t.Run("limited to its permissions", func(t *testing.T) {

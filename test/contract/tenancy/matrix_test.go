@@ -154,6 +154,15 @@ func (c *thing) state(t *testing.T) (out string) {
 func TestEveryOperationOfAnotherTenant(t *testing.T) {
 	c := create(t)
 	before, requests := c.state(t), c.requests()
+	known := map[string]bool{}
+	for _, op := range operations(t) {
+		known[op.id] = true
+	}
+	for _, id := range slices.Concat(slices.Collect(maps.Keys(requests)), slices.Collect(maps.Keys(statuses))) {
+		if !known[id] {
+			t.Errorf("the document has no operation %s", id)
+		}
+	}
 	for _, foreign := range []struct {
 		of         *account
 		deployment string
