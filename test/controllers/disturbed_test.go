@@ -103,7 +103,10 @@ func repetitions(f *faults, match func(site string) bool) map[string]int {
 // writes, so that many of their writes fail with a conflict.
 func TestConflictStorm(t *testing.T) {
 	forEachScenario(t, func(t *testing.T, s *scenario, base *baseline) {
-		_, got := s.play(t, 1, func(w *world) { w.faults.beforeWrite = conflictingWriter(w, 5) })
+		w, got := s.play(t, 1, func(w *world) { w.faults.beforeWrite = conflictingWriter(w, 5) })
+		if w.faults.conflicts == 0 {
+			t.Fatal("no write has failed with a conflict")
+		}
 		for i := range got {
 			got[i] = withoutStorm(got[i])
 		}

@@ -34,9 +34,11 @@ type faults struct {
 	mu     sync.Mutex
 	calls  int
 	writes int
-	at     int // the number of the call that fails; 0 for none
-	kind   fault
-	where  string // the site of the failed call
+	// conflicts is the number of calls that the API server has rejected with a conflict.
+	conflicts int
+	at        int // the number of the call that fails; 0 for none
+	kind      fault
+	where     string // the site of the failed call
 	// controller is the kind whose controller makes the calls.
 	controller string
 	// sites are the distinct calls, each with the number of its first occurrence; made are the
@@ -76,7 +78,13 @@ func (f *faults) call(op string, obj any, write bool, do func() error) error {
 	}
 	f.mu.Unlock()
 	if !hit {
-		return do()
+		err := do()
+		if apierrors.IsConflict(err) {
+			f.mu.Lock()
+			f.conflicts++
+			f.mu.Unlock()
+		}
+		return err
 	}
 	failure := apierrors.NewInternalError(errors.New("injected"))
 	switch f.kind {
