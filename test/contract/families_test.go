@@ -278,7 +278,7 @@ func TestAPIKeyOfADeletedDeploymentIsShownWithNone(t *testing.T) {
 	admin.call(t, "DELETE", "/api/v1/deployments/"+d, nil).is(200)
 	awaitUnlisted(t, acme, d)
 	shown := []any{admin.call(t, "GET", "/api/v1/api-keys/"+id, nil).is(200).at("deploymentIds")}
-	for _, key := range admin.call(t, "GET", "/api/v1/api-keys", nil).is(200).list("items") {
+	for _, key := range admin.call(t, "GET", "/api/v1/api-keys?first=100", nil).is(200).list("items") {
 		if key["id"] == id {
 			shown = append(shown, key["deploymentIds"])
 		}
