@@ -1,6 +1,7 @@
 package contract_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,24 +10,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/apikey"
 )
 
 // Spec: "Authentication", points 1 and 8.
 func TestInvalidCredentialsAreRejected(t *testing.T) {
-	for name, authorization := range map[string]string{
-		"missing":              "",
-		"no scheme":            acme.admin,
-		"other scheme":         "Basic " + acme.admin,
-		"empty":                "Bearer ",
-		"malformed":            "Bearer nonsense",
-		"wrong checksum":       "Bearer " + acme.admin[:len(acme.admin)-1] + "!",
-		"well-formed, unknown": "Bearer " + "sk-quoin-" + strings.Repeat("0", 50),
-		"of another account":   "Bearer " + globex.admin,
+	unknown, err := apikey.New(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mistyped := acme.admin[:len(acme.admin)-1] + "0"
+	if mistyped == acme.admin {
+		mistyped = acme.admin[:len(acme.admin)-1] + "1"
+	}
+	for name, c := range map[string]struct{ authorization, reason string }{
+		"missing":              {"", ""},
+		"no scheme":            {acme.admin, ""},
+		"other scheme":         {"Basic " + acme.admin, ""},
+		"empty":                {"Bearer ", ""},
+		"malformed":            {"Bearer nonsense", ""},
+		"wrong checksum":       {"Bearer " + mistyped, "its checksum is wrong"},
+		"well-formed, unknown": {"Bearer " + unknown.Reveal(), "there is no such API key"},
+		"of another account":   {"Bearer " + globex.admin, "there is no such API key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := caller{acme.host, authorization}.call(t, "GET", "/api/v1/deployments", nil)
-			a.rejected(401)
-			if authorization != "" && len(acme.admin) > 20 && strings.Contains(string(a.raw), acme.admin[9:21]) {
+			a := caller{acme.host, c.authorization}.call(t, "GET", "/api/v1/deployments", nil)
+			a.rejected(401, c.reason)
+			if c.authorization != "" && len(acme.admin) > 20 && strings.Contains(string(a.raw), acme.admin[9:21]) {
 				t.Errorf("the error contains the credential: %s", a.raw)
 			}
 			if a.header.Get("WWW-Authenticate") == "" {

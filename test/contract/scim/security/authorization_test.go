@@ -2,6 +2,7 @@ package security_test
 
 import (
 	"bufio"
+	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quoin-dev/quoin/internal/apikey"
 	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
 
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
@@ -60,6 +62,16 @@ func rawGet(t *testing.T, path, authorization string) *suite.Response {
 func alive(t *testing.T) {
 	t.Helper()
 	acme.WithToken(acme.RFC).Call(t, "GET", "/Users?count=0", nil).WantStatus(200)
+}
+
+// unknownKey returns a token of an API key, with a valid checksum, that no account has.
+func unknownKey(t *testing.T) string {
+	t.Helper()
+	token, err := apikey.New(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Reveal()
 }
 
 // Grafana CVE-2025-41115: externalId "1" became the internal id 1, that of the administrator.
@@ -130,9 +142,10 @@ func TestZitadelCVE2026_32130_EncodedPathsAreAuthenticated(t *testing.T) {
 
 // Doyensec, "SCIM Hunting": authentication. Every error is a SCIM error with WWW-Authenticate.
 func TestDoyensecAuthentication(t *testing.T) {
+	unknown := unknownKey(t)
 	for name, authorization := range map[string]string{
 		"missing": "", "no scheme": acme.RFC, "Okta's non-token": "non-token", "empty": "Bearer ", "two blanks": "Bearer  ", "malformed": "Bearer nonsense",
-		"well-formed, unknown": "Bearer sk-quoin-" + strings.Repeat("0", 50), "of another account": "Bearer " + globex.RFC, "other scheme": "Basic YTpi",
+		"well-formed, unknown": "Bearer " + unknown, "of another account": "Bearer " + globex.RFC, "other scheme": "Basic YTpi",
 		"a JWT that nobody has signed": "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9.", "cut": "Bearer " + acme.RFC[:len(acme.RFC)-1],
 	} {
 		for _, request := range []struct{ method, path, body string }{

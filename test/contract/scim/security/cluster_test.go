@@ -92,7 +92,7 @@ func accessOf(t *testing.T, id string) func(status int) {
 // Cure53 on Passbolt, Bitwarden CVE-2026-43640: disclosed tokens. Neither logs nor objects contain valid or
 // invalid tokens.
 func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
-	wrong := "sk-quoin-" + strings.Repeat("1", 50)
+	wrong := unknownKey(t)
 	id := acme.WithToken(acme.RFC).CreateUser(t, "token-"+suite.RunID())
 	for _, token := range []string{acme.RFC, acme.Okta, acme.Entra, acme.Auto, acme.Reader, acme.Scoped, globex.RFC, wrong} {
 		for _, authorization := range []string{"Bearer " + token, "Api-Key " + token, token, "Basic " + token} {
@@ -137,7 +137,7 @@ func TestExpiredAndDoubledCredentials(t *testing.T) {
 	t.Cleanup(func() { _ = suite.Kubernetes.Delete(t.Context(), key) })
 	for _, path := range []string{"/Users", "/Me", "/Nothing"} {
 		got := acme.WithToken(token).Call(t, "GET", path, nil)
-		got.WantError(401, "")
+		got.WantError(401, "", "expired")
 		if !strings.HasPrefix(got.Header.Get("WWW-Authenticate"), "Bearer ") {
 			t.Errorf("WWW-Authenticate is %q", got.Header.Get("WWW-Authenticate"))
 		}
