@@ -180,7 +180,7 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 	return errors.Join(
 		registerMetrics(ctx, mgr, config),
 		mgr.Add(&certificates.EmptySecrets{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: config.Namespace}),
-		mgr.Add(claims.NewSweep(k, clk, claims.UserName, claims.GroupName, claims.Hosts{Namespace: config.Namespace})),
+		mgr.Add(claims.NewSweep(k, clk, claims.DeploymentName, claims.UserName, claims.GroupName, claims.Hosts{Namespace: config.Namespace})),
 		mgr.Add(scimgroup.NewCollector(k, clk)),
 	)
 }

@@ -27,11 +27,7 @@ import (
 const FieldManager = "quoin-deployment"
 
 // displayName is unique in an account.
-var displayName = claims.Attribute[*v1alpha1.Deployment]{
-	Kind: "Deployment", Field: "displayName",
-	Value: (*v1alpha1.Deployment).DisplayName,
-	New:   func() *v1alpha1.Deployment { return &v1alpha1.Deployment{} },
-}
+var displayName = claims.DeploymentName
 
 // Options configure the reconciler.
 type Options struct {

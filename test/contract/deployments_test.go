@@ -136,6 +136,41 @@ func TestDeploymentsArePaged(t *testing.T) {
 	})
 }
 
+// A name is reserved before a deployment gets it, and is free again at once.
+func TestConcurrentRenamesToOneName(t *testing.T) {
+	admin, name := globex.as(globex.admin), map[string]any{"name": "Renamed at once"}
+	const many = 4
+	ids := make([]string, many)
+	for i := range ids {
+		ids[i] = create(t, globex, fmt.Sprint("To be renamed ", i))
+	}
+	type outcome struct {
+		id string
+		a  *response
+	}
+	done := make(chan outcome, many)
+	for _, id := range ids {
+		go func() { done <- outcome{id, admin.call(t, "PUT", "/api/v1/deployments/"+id, name)} }()
+	}
+	var renamed, rejected []string
+	for range many {
+		o := <-done
+		if o.a.status == 200 {
+			renamed = append(renamed, o.id)
+			continue
+		}
+		o.a.rejected(409, "name", "Renamed at once")
+		rejected = append(rejected, o.id)
+	}
+	if len(renamed) != 1 {
+		t.Fatalf("%v have the name, want one of them", renamed)
+	}
+	admin.call(t, "PUT", "/api/v1/deployments/"+renamed[0], map[string]any{"name": "Renamed again"}).is(200)
+	admin.call(t, "PUT", "/api/v1/deployments/"+rejected[0], name).is(200).want("name", "Renamed at once")
+	admin.call(t, "DELETE", "/api/v1/deployments/"+rejected[0], nil).is(200)
+	create(t, globex, "Renamed at once")
+}
+
 func TestInvalidParametersAreRejected(t *testing.T) {
 	admin := acme.as(acme.admin)
 	for query, words := range map[string][]string{

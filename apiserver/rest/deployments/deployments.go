@@ -188,7 +188,7 @@ func (a *api) defaultChannel(ctx context.Context) (string, error) {
 }
 
 // checkName returns a conflict if another deployment has a display name. It only gives a clear error
-// early: the claims of the controller decide.
+// early: claims decide.
 func (a *api) checkName(ctx context.Context, name, except string) error {
 	list := &v1alpha1.DeploymentList{}
 	if err := a.Kube.List(ctx, list, client.InNamespace(rest.ScopeFrom(ctx).Namespace()), client.UnsafeDisableDeepCopy); err != nil {
@@ -197,7 +197,7 @@ func (a *api) checkName(ctx context.Context, name, except string) error {
 	for i := range list.Items {
 		d := &list.Items[i]
 		if d.Name != except && d.DeletionTimestamp.IsZero() && strings.EqualFold(d.DisplayName(), name) {
-			return rest.Conflict("name: %q is the name of another deployment of the account", rest.Clip(name))
+			return nameTaken(name)
 		}
 	}
 	return nil
@@ -262,7 +262,7 @@ func (a *api) waitForID(ctx context.Context, d *v1alpha1.Deployment, w *freshnes
 		if err := a.Kube.Delete(ctx, d, client.Preconditions{UID: &d.UID}); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		}
-		return nil, rest.Conflict("name: %q is the name of another deployment of the account", rest.Clip(d.Spec.DisplayName))
+		return nil, nameTaken(d.Spec.DisplayName)
 	}
 	recording.Identified(ctx, current)
 	return &DeploymentOutput{deploymentOf(current)}, nil
@@ -276,6 +276,8 @@ func (a *api) deleteDeployment(ctx context.Context, _ *rest.InDeployment) (*rest
 	if err := edit.Delete(ctx, a.Kube, d); err != nil {
 		return nil, err
 	}
+	// A claim from a change of the name over REST has no owner: the next deployment of the name would wait for it.
+	a.releaseName(context.WithoutCancel(ctx), d, d.DisplayName())
 	return rest.Success(), nil
 }
 

@@ -157,13 +157,17 @@ func (a *api) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 	if err != nil {
 		return nil, err
 	}
+	reserved, err := a.reserveName(ctx, d, body.Name)
+	if err != nil {
+		return nil, err
+	}
 	changed, err := edit.Change(ctx, a.Kube, d, func(d *v1alpha1.Deployment) error {
 		if err := body.applyVersion(&d.Spec, entries, offered); err != nil {
 			return err
 		}
 		return body.applySettings(d)
 	})
-	if err != nil {
+	if err := reserved.end(ctx, err); err != nil {
 		return nil, err
 	}
 	return a.settingsOf(ctx, changed)
