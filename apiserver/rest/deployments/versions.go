@@ -27,8 +27,6 @@ type Version struct {
 	ReleaseChannel        string `json:"releaseChannel"`
 	IsLatestInChannel     bool   `json:"isLatestInChannel"`
 	IsCurrent             bool   `json:"isCurrent" doc:"Whether production runs it: changes when a rollout has completed."`
-
-	index int // the list is not sorted by a field
 }
 
 // ListVersionsInput has the parameters of the list.
@@ -44,9 +42,46 @@ func (a *api) listVersions(ctx context.Context, in *ListVersionsInput) (*rest.Li
 	}
 	all := make([]Version, len(entries))
 	for i, e := range entries {
-		all[i] = Version{e.ReleaseChannelVersion, e.Version.String(), e.ReleaseChannel, e.IsLatestInChannel, e.IsCurrent, i}
+		all[i] = Version{e.ReleaseChannelVersion, e.Version.String(), e.ReleaseChannel, e.IsLatestInChannel, e.IsCurrent}
 	}
-	return rest.PaginateByCursor(ctx, in.CursorPage, all, func(v Version) int { return v.index })
+	fetch := func(_ context.Context, after *versionKey, limit int) (rest.StoredPage[Version], error) {
+		begin, end := 0, len(all)
+		if after != nil {
+			begin = slices.IndexFunc(entries, after.isBefore)
+			if begin < 0 {
+				begin = end
+			}
+		}
+		if in.First.IsSet { // without it, the list is complete
+			end = min(end, begin+limit)
+		}
+		return rest.StoredPage[Version]{Items: all[begin:end], HasNext: end < len(all), HasPrevious: begin > 0}, nil
+	}
+	return rest.PaginateStored(ctx, in.CursorPage, fetch, func(v Version) versionKey {
+		return versionKey{v.ReleaseChannel, v.Version, v.IsLatestInChannel}
+	})
+}
+
+// versionKey is the position of an entry in the list, in cursors. The list may change between two pages: a channel that
+// gets a newer version has another first entry, and the previous one is the next or gone.
+type versionKey struct {
+	Channel string `json:"c"`
+	Version string `json:"v"`
+	IsHead  bool   `json:"h,omitempty"`
+}
+
+// isBefore reports whether an entry follows the position.
+func (k versionKey) isBefore(e version.Entry) bool {
+	switch {
+	case e.ReleaseChannel != k.Channel:
+		return e.ReleaseChannel > k.Channel
+	case e.IsLatestInChannel:
+		return false
+	case k.IsHead:
+		return e.Version.String() != k.Version
+	}
+	at, err := version.Parse(k.Version)
+	return err == nil && e.Version.Compare(at) < 0
 }
 
 // versionsFor returns the documented list for a deployment, and the channels of its entries. The list
