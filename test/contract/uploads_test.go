@@ -222,12 +222,17 @@ func TestVariablesOfAnUpload(t *testing.T) {
 	if generation := object(t, acme, id).Generation; generation != before {
 		t.Error("the same variables again have changed the spec: all pods would be replaced")
 	}
-	for _, invalid := range []string{"", "x", "[]", `{"A":1}`, `{"1":"x"}`, `{"A":"` + strings.Repeat("x", 40000) + `"}`} {
+	for _, invalid := range []string{
+		"", "x", "[]", "null", `{"A":1}`, `{"A":null}`, `{"A":"1","A":"2"}`, `{} {}`, `{"1":"x"}`, `{"A":"` + strings.Repeat("x", 40000) + `"}`,
+	} {
 		got := set("?replaceEnv=true", invalid)
 		got.rejected(400)
 		if strings.Contains(string(got.raw), "xxx") {
 			t.Errorf("the error repeats a value: %s", got.raw)
 		}
+	}
+	if got := shown(); got != "CUBEJS_DB_HOST=db CUBEJS_DB_PASS=[ENCRYPTED] " {
+		t.Errorf("after requests that were rejected: %s", got)
 	}
 }
 

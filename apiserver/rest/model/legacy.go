@@ -2,12 +2,13 @@ package model
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
+	"strconv"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/rest"
+	"github.com/quoin-dev/quoin/internal/strictjson"
 )
 
 // deployPath begins the routes of the npm package cubejs-cli, whose requests and responses are those of
@@ -70,9 +71,9 @@ type DeploySetEnvInput struct {
 }
 
 func (a *api) deploySetEnv(ctx context.Context, in *DeploySetEnvInput) (*rest.SuccessOutput, error) {
-	values := map[string]string{}
-	if json.Unmarshal([]byte(in.Body.Variables), &values) != nil {
-		return nil, rest.BadRequest("envVariables: allowed: a JSON object of names and values, as a string")
+	values, err := variablesIn(in.Body.Variables)
+	if err != nil {
+		return nil, err
 	}
 	if !in.Replace {
 		first, err := a.isFirstUpload(ctx)
@@ -87,6 +88,29 @@ func (a *api) deploySetEnv(ctx context.Context, in *DeploySetEnvInput) (*rest.Su
 		return nil, err
 	}
 	return rest.Success(), nil
+}
+
+// variablesIn returns the variables in a JSON object. Anything that is not clear is an error: with replaceEnv, null as no
+// variables would remove all. Errors have names, and no values.
+func variablesIn(text string) (map[string]string, error) {
+	const allowed = "envVariables: %s; allowed: a JSON object of names and values, as a string"
+	decoded, err := strictjson.Decode([]byte(text), strictjson.Options{})
+	if err != nil {
+		return nil, rest.BadRequest(allowed, err)
+	}
+	object, isObject := decoded.(map[string]any)
+	if !isObject {
+		return nil, rest.BadRequest(allowed, "it is not an object")
+	}
+	values := make(map[string]string, len(object))
+	for name, value := range object {
+		text, isText := value.(string)
+		if !isText {
+			return nil, rest.BadRequest(allowed, "the value of "+strconv.Quote(rest.Clip(name))+" is not a string")
+		}
+		values[name] = text
+	}
+	return values, nil
 }
 
 // isFirstUpload reports whether no upload to the deployment was finished yet.
