@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/internal/fieldowner"
@@ -142,8 +143,8 @@ func Delete(ctx context.Context, c *kube.Client, obj client.Object) error {
 	return settled(w.Absence(ctx, Timeout, uid))
 }
 
-// Annotate sets an annotation of an object and waits until the cache has it. The error is ErrDeleted if the object no longer
-// exists.
+// Annotate sets an annotation of an object that was read before and waits until the cache has it. The error is ErrDeleted if the
+// object no longer exists, also if there is another one of its name.
 func Annotate(ctx context.Context, c *kube.Client, obj client.Object, name, value string) error {
 	w := c.Expect(obj)
 	defer w.Stop()
@@ -154,10 +155,22 @@ func Annotate(ctx context.Context, c *kube.Client, obj client.Object, name, valu
 	}
 	annotations[name] = value
 	obj.SetAnnotations(annotations)
-	if err := c.Patch(ctx, obj, mergePatch{client.MergeFrom(before), before}, client.FieldOwner(Manager)); err != nil {
+	withoutUID, _ := before.DeepCopyObject().(client.Object)
+	withoutUID.SetUID("") // so that the patch has the UID, which the Kubernetes API server compares
+	err := c.Patch(ctx, obj, mergePatch{client.MergeFrom(withoutUID), before}, client.FieldOwner(Manager))
+	if isOtherUID(err) {
+		err = ErrDeleted
+	}
+	if err != nil {
 		return fmt.Errorf("set annotation %s: %w", name, orDeleted(err))
 	}
 	return settled(w.Version(ctx, Timeout, obj.GetResourceVersion()))
+}
+
+// isOtherUID reports whether a patch was rejected because the object of the name has another UID.
+func isOtherUID(err error) bool {
+	cause, found := apierrors.StatusCause(err, metav1.CauseTypeFieldValueInvalid)
+	return apierrors.IsInvalid(err) && found && cause.Field == "metadata.uid"
 }
 
 // orDeleted returns ErrDeleted for the error that an object does not exist, and others unchanged.

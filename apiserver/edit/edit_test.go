@@ -120,6 +120,13 @@ func TestChangeIsRejected(t *testing.T) {
 		if _, err := Change(t.Context(), f.k, other, rename); !errors.Is(err, ErrDeleted) {
 			t.Errorf("got %v", err)
 		}
+		if err := Annotate(t.Context(), f.k, other.DeepCopy(), "example.com/a", "1"); !errors.Is(err, ErrDeleted) {
+			t.Errorf("an annotation: %v", err)
+		}
+		live := &v1alpha1.Deployment{}
+		if err := f.k.Live().Get(t.Context(), client.ObjectKeyFromObject(f.d), live); err != nil || live.Annotations["example.com/a"] != "" {
+			t.Errorf("annotations: %v, %v", live.Annotations, err)
+		}
 	})
 	t.Run("of a field that another manager owns", func(t *testing.T) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"displayName":"From Git"}}`))
