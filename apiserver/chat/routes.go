@@ -233,6 +233,7 @@ func describeStream(doc *huma.OpenAPI, op *huma.Operation) {
 		"404": "The account is not that of the host, or there is no such agent, user, branch or chat.",
 		"409": "Another answer of the chat is in progress (Streaming for thread is in progress), the agent is suspended, or the chat is too long.",
 		"429": "Too many answers of the person, the caller or the account are in progress: Retry-After.",
+		"502": "The Git repository of the data model does not answer.",
 		"503": "The model of the agent is not available, or the server is busy: Retry-After.",
 	})
 }

@@ -237,6 +237,7 @@ func describeStart(_ *huma.OpenAPI, op *huma.Operation) {
 		"404": "There is no such deployment, branch, agent, model endpoint or file with questions.",
 		"409": "There are no questions for the agent, or more than 200; the agent is suspended, or the environment serves no commit.",
 		"429": "Too many evaluations of the person, the caller or the account are in progress: Retry-After.",
+		"502": "The Git repository of the data model does not answer.",
 		"503": "The model of the agent or the environment is not available.",
 	})
 }
@@ -248,6 +249,7 @@ func describeReplay(_ *huma.OpenAPI, op *huma.Operation) {
 		"404": "There is no such deployment, branch, agent, model endpoint, user or chat.",
 		"409": "The chat has no answers, or more than 200, or the agent is suspended.",
 		"429": "Too many evaluations of the person, the caller or the account are in progress: Retry-After.",
+		"502": "The Git repository of the data model does not answer.",
 		"503": "The model of the agent or the environment is not available.",
 	})
 }

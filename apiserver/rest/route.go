@@ -156,7 +156,7 @@ func (op *operation) describe(a *API, tag string) huma.Operation {
 func (op *operation) responses(schemas huma.Registry) map[string]*huma.Response {
 	codes := []int{400, 401, 403, 404, 429, 500, 503}
 	if op.route.Method != http.MethodGet {
-		codes = append(codes, 409, 413, 415)
+		codes = append(codes, 408, 409, 413, 415)
 	}
 	responses := map[string]*huma.Response{}
 	for _, code := range codes {
@@ -190,11 +190,11 @@ func documentedOperation(item *huma.PathItem, method string) *huma.Operation {
 	return nil
 }
 
-// DescribeResponses sets the descriptions of responses by status, for WithDocument.
+// DescribeResponses sets the descriptions of responses by status, for WithDocument. Statuses that it adds are errors.
 func DescribeResponses(op *huma.Operation, descriptions map[string]string) {
 	for status, text := range descriptions {
 		if op.Responses[status] == nil {
-			op.Responses[status] = &huma.Response{}
+			op.Responses[status] = &huma.Response{Content: op.Responses["400"].Content}
 		}
 		op.Responses[status].Description = text
 	}

@@ -72,6 +72,23 @@ func readSpecification(t *testing.T) *specification {
 	return s
 }
 
+// TestDocumentHasRareStatuses: those that need a slow client, a Git host that does not answer, or two users with one number.
+func TestDocumentHasRareStatuses(t *testing.T) {
+	s := readSpecification(t)
+	has := func(path, method, status string) {
+		t.Helper()
+		if response := s.paths[path][method].Responses[status]; response.Content["application/json"].Schema == nil {
+			t.Errorf("%s %s has no error of status %s", method, path, status)
+		}
+	}
+	const in = "/api/v1/deployments/{deploymentId}"
+	has("/api/v1/users/{userId}", "get", "409")
+	has(in, "put", "408")
+	has(in+"/agent-skills", "get", "502")
+	has(in+"/evaluations", "post", "502")
+	has(in+"/chat-replays", "post", "502")
+}
+
 // check returns an error unless the document describes the response.
 func (s *specification) check(path, method string, op operation, a *response) error {
 	documented, ok := op.Responses[fmt.Sprint(a.status)]

@@ -55,9 +55,11 @@ func New(o Options) []rest.Family {
 	}}}
 }
 
-// describeSkills adds the status of a repository that cannot be read.
+// describeSkills adds the statuses of a repository that cannot be read.
 func describeSkills(_ *huma.OpenAPI, op *huma.Operation) {
-	op.Responses["409"] = &huma.Response{Description: "The repository of the data model does not have the commit that production serves.", Content: op.Responses["404"].Content}
+	problem := op.Responses["404"].Content
+	op.Responses["409"] = &huma.Response{Description: "The repository of the data model does not have the commit that production serves, or cannot be read without a change of spec.model.", Content: problem}
+	op.Responses["502"] = &huma.Response{Description: "The Git repository of the data model does not answer.", Content: problem}
 }
 
 // api has the handlers of the group.

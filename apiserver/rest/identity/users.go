@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -36,10 +37,15 @@ func (a *api) usersAdminFamily() rest.Family {
 		rest.Handle(http.MethodGet, usersPath, "getUsers", v1alpha1.PermissionAdmin, "List the users of the account, the oldest first", a.listUsers),
 		rest.Handle(http.MethodPost, usersPath, "createUser", v1alpha1.PermissionAdmin, "Create a user", a.createUser),
 		rest.Handle(http.MethodPost, usersPath+"/bulk", "bulkUserAction", v1alpha1.PermissionAdmin, "Activate, deactivate or delete users", a.changeUsers),
-		rest.Handle(http.MethodGet, userPath, "getUser", v1alpha1.PermissionAdmin, "Get a user", a.getUser),
+		rest.Handle(http.MethodGet, userPath, "getUser", v1alpha1.PermissionAdmin, "Get a user", a.getUser).WithDocument(describeAmbiguous),
 		rest.Handle(http.MethodPut, userPath, "updateUser", v1alpha1.PermissionAdmin, "Update a user; fields that are absent or null keep their value", a.updateUser),
 		rest.Handle(http.MethodDelete, userPath, "deleteUser", v1alpha1.PermissionAdmin, "Delete a user: its keys and tokens are rejected from then on", a.deleteUser),
 	}}
+}
+
+// describeAmbiguous adds the status of a number that several users have.
+func describeAmbiguous(_ *huma.OpenAPI, op *huma.Operation) {
+	op.Responses["409"] = &huma.Response{Description: "Several users have the number, which is derived from the SCIM id.", Content: op.Responses["404"].Content}
 }
 
 // User is a user of the account, or the caller: a user, or the key of a program.
