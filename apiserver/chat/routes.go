@@ -91,6 +91,11 @@ type WorkbookContext struct {
 	Filters []FilterContext `json:"filters,omitempty" nullable:"true" maxItems:"100"`
 }
 
+// TransformSchema implements huma.SchemaTransformer.
+func (WorkbookContext) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return rest.OrNull(s)
+}
+
 // ChartContext is a chart.
 type ChartContext struct {
 	WidgetID       string   `json:"widgetId" maxLength:"255"`
@@ -117,6 +122,11 @@ type DashboardContext struct {
 	ViewerState *ViewerState      `json:"viewerState,omitempty"`
 }
 
+// TransformSchema implements huma.SchemaTransformer.
+func (DashboardContext) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return rest.OrNull(s)
+}
+
 // SnapshotContext is a widget with its data.
 type SnapshotContext struct {
 	WidgetID string  `json:"widgetId" maxLength:"255"`
@@ -131,6 +141,11 @@ type ViewerState struct {
 	TimeGrainState any `json:"timeGrainState,omitempty"`
 }
 
+// TransformSchema implements huma.SchemaTransformer.
+func (ViewerState) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return rest.OrNull(s)
+}
+
 // SessionInput names the person on whose behalf a program asks.
 type SessionInput struct {
 	ExternalID          *string          `json:"externalId,omitempty" nullable:"true" maxLength:"200" doc:"The id of a person in the caller's application. Letters are lower case, and white space around it is removed. This or internalId is required."`
@@ -143,6 +158,11 @@ type SessionInput struct {
 	PublicDashboardID   *string          `json:"publicDashboardId,omitempty" nullable:"true" maxLength:"255" doc:"Accepted and not used."`
 	IsEphemeral         *bool            `json:"isEphemeral,omitempty" nullable:"true" enum:"true" doc:"External persons are not kept as users of the account."`
 	EphemeralTTLSeconds *float64         `json:"ephemeralTtlSeconds,omitempty" nullable:"true" minimum:"0" doc:"Accepted and not used."`
+}
+
+// TransformSchema implements huma.SchemaTransformer.
+func (SessionInput) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return rest.OrNull(s)
 }
 
 // AttributeInput is the value of a user attribute.

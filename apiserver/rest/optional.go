@@ -56,6 +56,13 @@ func Success() *SuccessOutput {
 	return out
 }
 
+// OrNull returns the schema of an object that a body may have, for huma.SchemaTransformer: null is accepted, and the same as
+// absent. The library accepts it, but does not document it for objects.
+func OrNull(s *huma.Schema) *huma.Schema {
+	s.Nullable = true
+	return s
+}
+
 // Nullable is a property of a body that may be absent or null. Its schema is that of T.
 type Nullable[T any] struct {
 	// Given reports whether the property is present.

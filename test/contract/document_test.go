@@ -89,6 +89,16 @@ func TestDocumentHasRareStatuses(t *testing.T) {
 	has(in+"/chat-replays", "post", "502")
 }
 
+// TestDocumentHasNullableObjects: null is accepted for the optional objects of bodies.
+func TestDocumentHasNullableObjects(t *testing.T) {
+	s := readSpecification(t)
+	for _, name := range []string{"UpdateTemplateOptions", "DbtSyncOptions", "RunControls", "WorkbookContext", "DashboardContext", "ViewerState", "SessionInput"} {
+		if types, _ := s.schemas[name]["type"].([]any); !slices.Contains(types, any("null")) {
+			t.Errorf("%s has the type %v, want object and null", name, s.schemas[name]["type"])
+		}
+	}
+}
+
 // check returns an error unless the document describes the response.
 func (s *specification) check(path, method string, op operation, a *response) error {
 	documented, ok := op.Responses[fmt.Sprint(a.status)]

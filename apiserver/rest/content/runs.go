@@ -47,6 +47,11 @@ type RunControls struct {
 	MemberSwitchers []RunMemberSwitcher `json:"memberSwitchers,omitempty" nullable:"true" maxItems:"200"`
 }
 
+// TransformSchema implements huma.SchemaTransformer.
+func (RunControls) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return rest.OrNull(s)
+}
+
 // RunFilter is a filter on a member.
 type RunFilter struct {
 	Member         string  `json:"member" maxLength:"257" example:"orders.status"`

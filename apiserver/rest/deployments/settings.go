@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/danielgtaylor/huma/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -132,6 +133,11 @@ type UpdateDeployment struct {
 // UpdateTemplateOptions are the supported template variables.
 type UpdateTemplateOptions struct {
 	Replicas *int32 `json:"replicas,omitempty" nullable:"true" minimum:"0" maximum:"100"`
+}
+
+// TransformSchema implements huma.SchemaTransformer.
+func (UpdateTemplateOptions) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return rest.OrNull(s)
 }
 
 func (a *api) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (*SettingsOutput, error) {

@@ -79,6 +79,11 @@ type DbtSyncOptions struct {
 	TypesFromCatalog *bool   `json:"typesFromCatalog,omitempty" doc:"Take the types of columns whose type is not declared from the data source; false when absent. true is allowed for source git, if spec.dbt.options of the deployment has it too."`
 }
 
+// TransformSchema implements huma.SchemaTransformer.
+func (DbtSyncOptions) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	return rest.OrNull(s)
+}
+
 // describeStart documents the body, which the engine does not read.
 func describeStart(doc *huma.OpenAPI, op *huma.Operation) {
 	schema := doc.Components.Schemas.Schema(reflect.TypeFor[StartDbtSyncRequest](), true, "StartDbtSyncInput")
