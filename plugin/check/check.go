@@ -171,9 +171,6 @@ func isBound(bindings []rbacv1.RoleBinding, component, role, system string) bool
 	return false
 }
 
-// maxNamed is the number of objects that a result names.
-const maxNamed = 5
-
 // Objects judges the condition Ready of accounts and channels.
 func Objects(kind string, objects []v1alpha1.Object) Result {
 	r := Result{Check: kind, Status: OK, Message: fmt.Sprintf("%d ready", len(objects))}

@@ -13,7 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// maxNamed is the number of fields that a message names.
+// maxNamed is the number of fields or objects that a message names.
 const maxNamed = 5
 
 // Schemas compares the CRDs of the cluster with the types of this binary. A field that only the binary
