@@ -58,8 +58,11 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// maxHeld limits all results in memory, in bytes as they are sent.
-const maxHeld = 32 << 20
+// maxHeld limits all results in memory, and maxHeldOfAccount those of an account, in bytes as they are sent.
+const (
+	maxHeld          = 32 << 20
+	maxHeldOfAccount = maxHeld / 2
+)
 
 // +kubebuilder:rbac:groups="",namespace=quoin-system,resources=secrets,verbs=get
 
@@ -77,7 +80,7 @@ func New(o Options) *Service {
 	}
 	s := &Service{Options: o}
 	if o.HTTP != nil {
-		s.runner = &query.Runner{HTTP: o.HTTP, MaxHeld: maxHeld}
+		s.runner = &query.Runner{HTTP: o.HTTP, MaxHeld: maxHeld, MaxHeldOfAccount: maxHeldOfAccount}
 	}
 	return s
 }

@@ -41,7 +41,7 @@ func (s *Service) target(ctx context.Context, asker *Asker, branch string) (quer
 	if _, err := t.token(ctx); err != nil {
 		return query.Target{}, err
 	}
-	return query.Target{URL: e.Status.APICredentials.REST.URL, Identity: t.current.Identity, Token: t.token}, nil
+	return query.Target{URL: e.Status.APICredentials.REST.URL, Identity: t.current.Identity, Account: string(asker.scope.Account.UID), Token: t.token}, nil
 }
 
 // environment returns the environment of a branch; that of production if the branch is empty.

@@ -34,8 +34,9 @@ const (
 	// MaxStreamedRows and maxStreamedBytes of a result that is not.
 	MaxStreamedRows  = 1_000_000
 	maxStreamedBytes = 1 << 30
-	// maxHeld limits all results in memory, in bytes as they are sent.
-	maxHeld = 32 << 20
+	// maxHeld limits all results in memory, and maxHeldOfAccount those of an account, in bytes as they are sent.
+	maxHeld          = 32 << 20
+	maxHeldOfAccount = 24 << 20
 	// Concurrent runs of one person or program, of an account, and of this process.
 	maxOfCaller  = 8
 	maxOfAccount = 32
@@ -68,7 +69,7 @@ func New(o Options) *Service {
 		callers: serving.NewShares[string](maxOfCaller), accounts: serving.NewShares[string](maxOfAccount), all: serving.NewShares[struct{}](maxAll),
 	}
 	if o.HTTP != nil {
-		s.runner = &query.Runner{HTTP: o.HTTP, MaxHeld: maxHeld}
+		s.runner = &query.Runner{HTTP: o.HTTP, MaxHeld: maxHeld, MaxHeldOfAccount: maxHeldOfAccount}
 	}
 	return s
 }

@@ -39,7 +39,8 @@ func (s *Service) target(ctx context.Context, r Request) (query.Target, error) {
 	if _, err := t.token(ctx); err != nil {
 		return query.Target{}, err
 	}
-	return query.Target{URL: production.Status.APICredentials.REST.URL, Identity: t.current.Identity, Token: t.token}, nil
+	account := string(rest.ScopeFrom(ctx).Account.UID)
+	return query.Target{URL: production.Status.APICredentials.REST.URL, Identity: t.current.Identity, Account: account, Token: t.token}, nil
 }
 
 // production returns the production environment of the deployment.

@@ -12,7 +12,10 @@ func ReadStream(body io.Reader, limits Limits) (*Result, error) {
 }
 
 // Held returns the bytes of results that have not been released.
-func Held(r *Runner) int64 { return r.held.Load() }
+func Held(r *Runner) int64 {
+	all, _ := r.held.take("", 0)
+	return all
+}
 
 // Waiting returns the number of callers that wait for a run.
 func Waiting(r *Runner) (n int) {

@@ -48,6 +48,8 @@ type Target struct {
 	// Identity stands for the security context of the tokens: equal identities see the same data. It is part of
 	// what decides whether two runs are one.
 	Identity string
+	// Account is whose results these are, for Runner.MaxHeldOfAccount.
+	Account string
 	// Token returns a valid token. It is called for each request, since a query may take longer than a token is
 	// valid.
 	Token func(ctx context.Context) (string, error)

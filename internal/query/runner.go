@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"sync"
-	"sync/atomic"
 )
 
 // Runner runs queries. Equal queries with the same target and identity run once at a time, and have one result.
@@ -15,8 +14,11 @@ type Runner struct {
 	// MaxHeld limits the responses that are in memory at a time, in bytes as they are sent: those of results that are being
 	// read, and of results that have not been released. Decoded, they take about ten times as much. No limit if 0.
 	MaxHeld int64
+	// MaxHeldOfAccount limits those of one account (Target.Account), so that its large results leave memory for others. It is
+	// more than Limits.Bytes: a result that is too large is a LimitError, and not ErrBusy. No limit if 0.
+	MaxHeldOfAccount int64
 
-	held    atomic.Int64
+	held    memory
 	mu      sync.Mutex
 	running map[key]*shared
 }
@@ -85,7 +87,7 @@ func (r *Runner) join(ctx context.Context, k key, q Query, t Target, l Limits) (
 	go func() {
 		defer cancel()
 		work := newRun(r.HTTP, q, t, l)
-		work.held = &holding{runner: r}
+		work.held = &holding{runner: r, account: t.Account}
 		s.result, s.err = work.do(ctx)
 		r.mu.Lock()
 		r.forget(k, s)

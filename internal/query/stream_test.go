@@ -160,6 +160,41 @@ func TestMemoryOfResults(t *testing.T) {
 	}
 }
 
+// TestMemoryOfAnAccount: the results of an account leave memory for those of others.
+func TestMemoryOfAnAccount(t *testing.T) {
+	d := serve(t, answer(two))
+	runner := d.runner()
+	size := int64(len(two))
+	runner.MaxHeld, runner.MaxHeldOfAccount = 3*size, 2*size
+	run := func(account, sql string) (*query.Result, error) {
+		target := d.target()
+		target.Account, target.Identity = account, account
+		return runner.Run(t.Context(), query.Query{SQL: sql}, target, query.DefaultLimits)
+	}
+	var all []*query.Result
+	for _, of := range []struct{ account, sql string }{{"busy", "SELECT 1"}, {"busy", "SELECT 2"}, {"other", "SELECT 1"}} {
+		if len(all) == 2 {
+			if _, err := run("busy", "SELECT 3"); !errors.Is(err, query.ErrBusy) {
+				t.Errorf("an account takes all memory: %v", err)
+			}
+		}
+		result, err := run(of.account, of.sql)
+		if err != nil {
+			t.Fatal(of, err)
+		}
+		all = append(all, result)
+	}
+	for _, result := range all {
+		result.Release()
+	}
+	if held := query.Held(runner); held != 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+	if _, err := run("busy", "SELECT 4"); err != nil {
+		t.Errorf("the memory of an account is not free again: %v", err)
+	}
+}
+
 // TestMemoryOfManyRows: the memory for a CSV file does not grow with its rows.
 func TestMemoryOfManyRows(t *testing.T) {
 	const all = 1_000_000
