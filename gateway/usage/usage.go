@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -109,7 +110,8 @@ func (r *Recorder) reset(u update) {
 //
 // An update that cannot be written is queued again: otherwise an environment in use could be put to
 // sleep after an outage of the API server, and a request that waits for its environment to wake
-// would have to be repeated.
+// would have to be repeated. One that the API server rejects, such as for an admission webhook, is dropped
+// instead: the next request repeats it after the interval, and the updates of other environments do not wait.
 func (r *Recorder) Run(ctx context.Context) error {
 	sweep := time.NewTicker(usedInterval)
 	defer sweep.Stop()
@@ -118,7 +120,12 @@ func (r *Recorder) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case u := <-r.queue():
-			if err := r.write(ctx, u); err != nil && ctx.Err() == nil {
+			err := r.write(ctx, u)
+			switch {
+			case err == nil || ctx.Err() != nil:
+			case isRejected(err):
+				r.Log.Warn("An annotation of an environment is rejected", "environment", u.environment.String(), "annotation", u.annotation, "error", err)
+			default:
 				r.Log.Warn("Cannot annotate an environment; retrying", "environment", u.environment.String(), "annotation", u.annotation, "error", err)
 				r.push(u)
 				select {
@@ -130,6 +137,11 @@ func (r *Recorder) Run(ctx context.Context) error {
 			r.sweep()
 		}
 	}
+}
+
+// isRejected reports whether an update would be rejected again.
+func isRejected(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
 // sweep removes the entries that no longer limit updates, such as those of deleted environments.

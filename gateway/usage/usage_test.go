@@ -3,14 +3,17 @@ package usage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -203,6 +206,42 @@ func TestFailingUpdateIsQueuedOnce(t *testing.T) {
 		}
 		if other.Annotations[v1alpha1.AnnotationLastUsed] == "" {
 			t.Error("the use of another environment is not recorded within 10 seconds")
+		}
+	})
+}
+
+// TestRejectedUpdates: environments that cannot be annotated do not delay the updates of others, and are not tried again without a
+// request.
+func TestRejectedUpdates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rejected = 100
+		other := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "orders-stg"}}
+		objects := []client.Object{other}
+		for i := range rejected {
+			objects = append(objects, &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: fmt.Sprintf("e%d-stg", i)}})
+		}
+		tries := 0
+		kube := newBuilder(t).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+				if o.GetNamespace() == name.Namespace {
+					tries++
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "environments"}, o.GetName(), errors.New("denied by an admission webhook"))
+				}
+				return c.Patch(ctx, o, p, options...)
+			},
+		}).Build()
+		r := &Recorder{Cache: kube, Writer: kube, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+		for _, o := range objects[1:] {
+			r.Used(client.ObjectKeyFromObject(o))
+		}
+		r.Used(client.ObjectKeyFromObject(other))
+		go func() { _ = r.Run(t.Context()) }()
+		synctest.Wait()
+		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(other), other); err != nil {
+			t.Fatal(err)
+		}
+		if other.Annotations[v1alpha1.AnnotationLastUsed] == "" || tries != rejected || len(r.queue()) != 0 {
+			t.Errorf("the other environment has %v after %d tries; %d updates are queued", other.Annotations, tries, len(r.queue()))
 		}
 	})
 }
