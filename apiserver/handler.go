@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -129,10 +130,22 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, r, account, err)
 		return
 	}
-	once := r
-	f.serve(w, r.WithContext(auth.WithAgain(r.Context(), func(ctx context.Context) (*auth.Principal, error) {
-		return f.authenticator.Authenticate(ctx, account, once)
-	})), account, principal)
+	f.serve(w, r.WithContext(auth.WithAgain(r.Context(), f.again(account, r))), account, principal)
+}
+
+// again returns a function that authenticates the caller of a request once more, in the account as it is then: an
+// issuer that it trusts, or the role of its users, may have changed.
+func (f *handler) again(account *v1alpha1.Account, r *http.Request) func(context.Context) (*auth.Principal, error) {
+	return func(ctx context.Context) (*auth.Principal, error) {
+		now, err := f.tenants.ByName(ctx, account.Name)
+		if err != nil {
+			return nil, err
+		}
+		if now == nil || now.UID != account.UID {
+			return nil, fmt.Errorf("%w: the account is not served any more", auth.ErrNoCredential)
+		}
+		return f.authenticator.Authenticate(ctx, now, r)
+	}
 }
 
 // serveDocs serves the reference page and the guides, which are the same for all accounts and public. It returns false for other
