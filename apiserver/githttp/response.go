@@ -47,13 +47,21 @@ func (r *response) Write(data []byte) (int, error) {
 		r.Header().Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
 		r.WriteHeader(http.StatusOK)
 	}
-	// Not supported outside of a server: then there is no deadline.
-	_ = r.control.SetWriteDeadline(time.Now().Add(writeTimeout))
+	r.within(writeTimeout)
 	return r.ResponseWriter.Write(data)
 }
 
+// within sets the timeout of the response. That of the server begins with the request, which may take longer.
+func (r *response) within(timeout time.Duration) {
+	// Not supported outside of a server: then there is no deadline.
+	_ = r.control.SetWriteDeadline(time.Now().Add(timeout))
+}
+
 // fail responds to a request that cannot be served, before the response has begun.
-func (r *response) fail(req *http.Request, err error) { writeFailure(r.ResponseWriter, req, err) }
+func (r *response) fail(req *http.Request, err error) {
+	r.within(writeTimeout)
+	writeFailure(r.ResponseWriter, req, err)
+}
 
 // report logs an error that is not the caller's.
 func report(ctx context.Context, err error) {

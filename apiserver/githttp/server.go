@@ -233,6 +233,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, a action, t targe
 	r = r.WithContext(ctx)
 	session := s.Repositories.Session(ctx, t.scope())
 	out := newResponse(w, a)
+	out.within(maxDuration + writeTimeout)
 	if err := starter.Ensure(session, t.deployment); err != nil {
 		out.fail(r, err)
 		return

@@ -93,18 +93,28 @@ type timedBody struct {
 	waited   time.Duration
 	received int64
 
+	// writeTimeout is that of the server for responses; 0 for none.
+	writeTimeout time.Duration
+
 	mu       sync.Mutex
 	deadline time.Time
+	// answerBy is the deadline of the response. It moves with that of a slow body, unless isSet: then it is the handler's.
+	answerBy time.Time
+	isSet    bool
 	// begun means that a handler has begun to read, ended that the body was read completely, and finished that
 	// the rest has a deadline, which reads do not extend.
 	begun, ended, finished bool
 }
 
 func newTimedBody(w http.ResponseWriter, r *http.Request, p Pace) *timedBody {
-	return &timedBody{
+	b := &timedBody{
 		ReadCloser: r.Body, control: http.NewResponseController(w), pace: p,
 		expectsContinue: r.Header.Get("Expect") != "", isHTTP1: r.ProtoMajor == 1,
 	}
+	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && s.WriteTimeout > 0 {
+		b.writeTimeout, b.answerBy = s.WriteTimeout, time.Now().Add(s.WriteTimeout)
+	}
+	return b
 }
 
 // Read implements io.Reader.
@@ -138,6 +148,24 @@ func (b *timedBody) extend(now time.Time) {
 	}
 	b.deadline = deadline
 	_ = b.control.SetReadDeadline(deadline) // not supported outside of a server: then there is no deadline
+	b.extendResponse()
+}
+
+// extendResponse lets a response to a slow body, such as 408, have half of its timeout at least: net/http counts it from the
+// headers of the request. The caller holds mu.
+func (b *timedBody) extendResponse() {
+	if b.writeTimeout == 0 || b.isSet || !b.deadline.Add(b.writeTimeout/2).After(b.answerBy) {
+		return
+	}
+	b.answerBy = b.deadline.Add(b.writeTimeout)
+	_ = b.control.SetWriteDeadline(b.answerBy) // fails only if the client has disconnected
+}
+
+// keepResponse is called when the handler sets the deadline of the response.
+func (b *timedBody) keepResponse() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.isSet = true
 }
 
 // end records that the body was read. From now on net/http reads from the connection to detect that the client

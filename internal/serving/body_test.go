@@ -2,6 +2,7 @@ package serving
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -122,11 +123,16 @@ func TestRefusedBodies(t *testing.T) {
 	}
 }
 
-// deadlines records the read deadlines of a connection.
+// deadlines records the deadlines of a connection.
 type deadlines struct {
 	http.ResponseWriter
-	last time.Time
-	set  int
+	last, response time.Time
+	set            int
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.response = t
+	return nil
 }
 
 func (d *deadlines) SetReadDeadline(t time.Time) error {
@@ -178,5 +184,39 @@ func TestPace(t *testing.T) {
 	var timeout net.Error
 	if _, err := failing.Read(make([]byte, 1)); !errors.Is(err, ErrSlowBody) || !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("after the deadline: %v", err)
+	}
+}
+
+// TestResponseToASlowBody: the timeout of the response, which begins with the request, leaves time for the response when a body may
+// take as long. A deadline of the handler remains.
+func TestResponseToASlowBody(t *testing.T) {
+	pace := Pace{Grace: 10 * time.Second, Rate: 16 << 10, Timeout: time.Minute}
+	for name, tc := range map[string]struct {
+		received int64
+		extended bool
+	}{"short": {1 << 10, false}, "long": {1 << 20, true}} {
+		conn := &deadlines{ResponseWriter: httptest.NewRecorder()}
+		ctx := context.WithValue(t.Context(), http.ServerContextKey, &http.Server{WriteTimeout: time.Minute})
+		read := func(set bool) {
+			t.Helper()
+			e := &exchange{ResponseWriter: conn}
+			e.body = newTimedBody(conn, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("more")), pace)
+			e.body.received = tc.received
+			conn.response = time.Time{}
+			if own := time.Now().Add(time.Hour); set {
+				if err := http.NewResponseController(e).SetWriteDeadline(own); err != nil || !conn.response.Equal(own) {
+					t.Fatalf("%v; the deadline is %s", err, conn.response)
+				}
+			}
+			before := conn.response
+			if _, err := e.body.Read(make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if want := tc.extended && !set; conn.response.Equal(before) == want || want && conn.response.Sub(conn.last) != time.Minute {
+				t.Errorf("%s, set by the handler %t: the response ends %s after the body", name, set, conn.response.Sub(conn.last))
+			}
+		}
+		read(false)
+		read(true)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 )
 
 // maxAnnotationBytes is the maximum length of a value of Annotate, and of values that the access
@@ -111,6 +112,14 @@ func (e *exchange) outcome(panicked bool) int {
 		return http.StatusOK
 	}
 	return e.status
+}
+
+// SetWriteDeadline is called by http.ResponseController.
+func (e *exchange) SetWriteDeadline(deadline time.Time) error {
+	if e.body != nil {
+		e.body.keepResponse()
+	}
+	return http.NewResponseController(e.ResponseWriter).SetWriteDeadline(deadline)
 }
 
 // WriteHeader implements http.ResponseWriter. Informational statuses are not recorded.
