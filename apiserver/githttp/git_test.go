@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/git"
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 // A user clones an empty repository, pushes to it, and others clone what was pushed.
@@ -216,6 +218,59 @@ func TestPushesOfAnotherAccount(t *testing.T) {
 	}
 	w.commit(dir, "model/cubes/other.yml", "cubes: []\n")
 	w.git(dir, "push", "-q", "origin", "main")
+}
+
+// Fetches of an account wait while others of it have its places, and those of another account do not.
+func TestPlacesOfFetches(t *testing.T) {
+	w := onSQLite(t)
+	w.seeded(1)
+	clone := func() error {
+		out, err := run(t, w.TempDir(), "clone", "-q", w.address(writer), filepath.Join(w.TempDir(), "clone"))
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+	for name, tc := range map[string]struct {
+		places *turns.Places[string]
+		each   int
+	}{"sent": {w.server.fetches, maxAccountFetches}, "determined": {w.server.histories, maxAccountHistories}} {
+		hold := func(account string) (release func()) {
+			var held []func()
+			for range tc.each {
+				release, err := wait(t.Context(), tc.places, account)
+				if err != nil {
+					t.Fatal(err)
+				}
+				held = append(held, release)
+			}
+			return func() {
+				for _, release := range held {
+					release()
+				}
+			}
+		}
+		release := hold("globex")
+		if err := clone(); err != nil {
+			t.Errorf("%s: another account has its places: %v", name, err)
+		}
+		release()
+		release = hold("acme")
+		done := make(chan error, 1)
+		go func() { done <- clone() }()
+		for tc.places.Waiting() == 0 {
+			select {
+			case err := <-done:
+				t.Fatalf("%s: the fetch did not wait: %v", name, err)
+			default:
+				runtime.Gosched()
+			}
+		}
+		release()
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // Trees that the data plane must not see are rejected, and the branch is unchanged.

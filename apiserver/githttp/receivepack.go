@@ -13,6 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/serving"
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 const (
@@ -90,9 +91,14 @@ func (s *Server) receivePack(out *response, r *http.Request, t target, session *
 
 // place waits for a place for an account among the pushes that are unpacked.
 func (s *Server) place(ctx context.Context, account string) (release func(), err error) {
+	return wait(ctx, s.places, account)
+}
+
+// wait waits for a place for an account, at most maxWait.
+func wait(ctx context.Context, places *turns.Places[string], account string) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
-	return s.places.Acquire(ctx, account)
+	return places.Acquire(ctx, account)
 }
 
 // readCommands reads the commands and their capabilities.

@@ -11,8 +11,8 @@
 //	receivepack.go   requests of git-receive-pack: gitprotocol-pack(5)
 //	push.go          the rules of a push
 //
-// Only branches are served. The memory of a request is bounded: a pack is written object by object,
-// and the pack of a push is unpacked within limits, a few of them at a time. That all objects of the
+// Only branches are served. The memory of requests is bounded: a pack is written object by object, the
+// objects of a fetch are determined and the pack of a push is unpacked within limits, a few of them at a time. That all objects of the
 // pushed commits exist is checked where they are stored (repository.Session.Save).
 package githttp
 
@@ -84,6 +84,9 @@ type Server struct {
 	Options
 	// places are for pushes that are being unpacked, in turns between accounts.
 	places *turns.Places[string]
+	// fetches are for fetches on the hosts of accounts, and histories for those of which is determined what their
+	// clients lack.
+	fetches, histories *turns.Places[string]
 	// readers limits the concurrent requests to a repository on the internal address, failures the
 	// failed authentications of a client address there.
 	readers  *serving.Shares[string]
@@ -98,9 +101,11 @@ func New(o Options) *Server {
 	}
 	return &Server{
 		Options: o, places: turns.NewPlaces[string](maxPushes, maxAccountPushes),
-		readers:  serving.NewShares[string](maxReaders),
-		failures: ratelimit.New[netip.Prefix](failuresPerSecond, failureBurst, maxAddresses),
-		secrets:  newSecretCache(o.Now),
+		fetches:   turns.NewPlaces[string](maxFetches, maxAccountFetches),
+		histories: turns.NewPlaces[string](maxHistories, maxAccountHistories),
+		readers:   serving.NewShares[string](maxReaders),
+		failures:  ratelimit.New[netip.Prefix](failuresPerSecond, failureBurst, maxAddresses),
+		secrets:   newSecretCache(o.Now),
 	}
 }
 
@@ -218,8 +223,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request, account *v1al
 		writeError(w, http.StatusNotFound, "the data model of deployment "+match[1]+" is not kept by Quoin: spec.model.repository is not set")
 	default:
 		ctx := auth.With(r.Context(), p)
-		s.serve(w, r.WithContext(ctx), a, target{account: account, deployment: d})
+		s.serveTenant(w, r.WithContext(ctx), a, target{account: account, deployment: d})
 	}
+}
+
+// serveTenant serves an authorized request on the host of an account.
+func (s *Server) serveTenant(w http.ResponseWriter, r *http.Request, a action, t target) {
+	if a.service == uploadPack && !a.advertise {
+		release, err := wait(r.Context(), s.fetches, t.account.Name)
+		if err != nil {
+			serving.WriteBusy(w, http.StatusServiceUnavailable, errTooManyFetches.Error())
+			return
+		}
+		defer release()
+	}
+	s.serve(w, r, a, t)
 }
 
 // serve serves an authorized request.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/gitpack"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 const (
@@ -24,7 +25,17 @@ const (
 	// maxLookups bounds the commits of a client that are looked up in a request. The others count as
 	// unknown: the pack is larger, and correct.
 	maxLookups = 1024
+	// maxFetches is the number of fetches on the hosts of accounts at the same time, and maxAccountFetches that of
+	// those of an account: each needs up to some 10 MiB of memory while it is sent, and its client may read slowly.
+	// Others wait, at most maxWait. On the internal address, maxReaders limits them.
+	maxFetches, maxAccountFetches = 24, 12
+	// maxHistories is the number of fetches, on both, of which is determined what their clients lack, and
+	// maxAccountHistories that of those of an account: each needs up to some 60 MiB of memory. Others wait as well.
+	maxHistories, maxAccountHistories = 4, 2
 )
+
+// errTooManyFetches is the error of a fetch that has waited for maxWait.
+var errTooManyFetches = errors.New("too many fetches at the moment: retry later")
 
 // fetchRequest are the arguments of a fetch.
 type fetchRequest struct {
@@ -100,6 +111,7 @@ func (s *Server) uploadPack(out *response, r *http.Request, t target, session *r
 	u := &upload{
 		in: newPacketReader(bufio.NewReader(body), maxFetchRequest), out: &packetWriter{w: buffered},
 		production: t.production(), session: session,
+		place: func() (func(), error) { return wait(r.Context(), s.histories, t.account.Name) },
 	}
 	serve := u.version0
 	if isVersion2(r) {
@@ -107,6 +119,10 @@ func (s *Server) uploadPack(out *response, r *http.Request, t target, session *r
 	}
 	if err = serve(); err == nil {
 		err = u.out.err
+	}
+	if errors.Is(err, errTooManyFetches) { // nothing has been written
+		serving.WriteBusy(out.ResponseWriter, http.StatusServiceUnavailable, errTooManyFetches.Error())
+		return
 	}
 	if err == nil {
 		err = buffered.Flush()
@@ -122,6 +138,8 @@ type upload struct {
 	out        *packetWriter
 	production string
 	session    *repository.Session
+	// place waits for one of maxHistories.
+	place func() (release func(), err error)
 	// multiplexed is true once the response is in bands.
 	multiplexed bool
 }
@@ -213,16 +231,16 @@ func (u *upload) fetch2(arguments bool) error {
 	if err != nil {
 		return err
 	}
-	h, err := u.history(f)
+	h, err := u.history(f, func(common []plumbing.Hash) bool { return f.done || len(common) > 0 })
 	if err != nil {
 		return err
 	}
 	if !f.done {
 		u.out.line("acknowledgments")
-		for _, have := range h.Common {
+		for _, have := range h.common {
 			u.out.line("ACK %s", have)
 		}
-		if len(h.Common) == 0 {
+		if len(h.common) == 0 {
 			u.out.line("NAK")
 			u.out.flush()
 			return nil
@@ -236,7 +254,7 @@ func (u *upload) fetch2(arguments bool) error {
 		u.out.delimiter()
 	}
 	u.out.line("packfile")
-	if err := u.pack(f, h); err != nil {
+	if err := u.pack(f, h.objects); err != nil {
 		return err
 	}
 	u.out.flush()
@@ -249,7 +267,7 @@ func (u *upload) version0() error {
 	if err := u.readWants(f); err != nil || len(f.Wants) == 0 {
 		return err
 	}
-	h, err := u.history(f)
+	h, err := u.history(f, func([]plumbing.Hash) bool { return f.done })
 	if err != nil {
 		return err
 	}
@@ -263,7 +281,7 @@ func (u *upload) version0() error {
 	if !f.done {
 		return nil
 	}
-	if err := u.pack(f, h); err != nil {
+	if err := u.pack(f, h.objects); err != nil {
 		return err
 	}
 	if f.multiplexed {
@@ -274,17 +292,17 @@ func (u *upload) version0() error {
 
 // acknowledge writes which commits of the client are common, in the form multi_ack_detailed. Common
 // commits of a client without it are not used.
-func (u *upload) acknowledge(f *fetchRequest, h *gitpack.History) {
-	for _, have := range h.Common {
+func (u *upload) acknowledge(f *fetchRequest, h *lacking) {
+	for _, have := range h.common {
 		u.out.line("ACK %s common", have)
 	}
-	switch n := len(h.Common); {
+	switch n := len(h.common); {
 	case n == 0:
 		u.out.line("NAK")
 	case f.done:
-		u.out.line("ACK %s", h.Common[n-1])
+		u.out.line("ACK %s", h.common[n-1])
 	default:
-		u.out.line("ACK %s ready", h.Common[n-1])
+		u.out.line("ACK %s ready", h.common[n-1])
 		u.out.line("NAK")
 	}
 }
@@ -347,9 +365,16 @@ func unknownLine(known bool) error {
 	return errMalformed
 }
 
-// history returns what the client lacks. Commits of the client that were deleted here may still be in the cache, without what they
-// refer to.
-func (u *upload) history(f *fetchRequest) (*gitpack.History, error) {
+// lacking is what a client lacks, without the history from which it is determined, which needs more memory.
+type lacking struct {
+	// common are the commits that both have, newShallow and unshallow the changes of those whose parents the client
+	// lacks, and objects those of the pack; none if it is not sent now.
+	common, newShallow, unshallow, objects []plumbing.Hash
+}
+
+// history returns what the client lacks, with the objects if sends returns true for the common commits. Commits of the
+// client that were deleted here may still be in the cache, without what they refer to.
+func (u *upload) history(f *fetchRequest, sends func(common []plumbing.Hash) bool) (*lacking, error) {
 	if len(f.Wants) == 0 {
 		return nil, rejection("no commit is requested")
 	}
@@ -358,25 +383,34 @@ func (u *upload) history(f *fetchRequest) (*gitpack.History, error) {
 		return nil, err
 	}
 	f.Haves = slices.DeleteFunc(f.Haves, func(have plumbing.Hash) bool { return !stored[have] })
-	return gitpack.NewHistory(u.session, f.Request)
+	release, err := u.place()
+	if err != nil {
+		return nil, errTooManyFetches
+	}
+	defer release()
+	h, err := gitpack.NewHistory(u.session, f.Request)
+	if err != nil {
+		return nil, err
+	}
+	out := &lacking{common: h.Common, newShallow: h.NewShallow, unshallow: h.Unshallow}
+	if sends(h.Common) {
+		out.objects, err = h.Objects()
+	}
+	return out, err
 }
 
 // shallowInfo writes the commits whose parents the client will lack, and those whose parents it gets.
-func (u *upload) shallowInfo(h *gitpack.History) {
-	for _, hash := range h.NewShallow {
+func (u *upload) shallowInfo(h *lacking) {
+	for _, hash := range h.newShallow {
 		u.out.line("shallow %s", hash)
 	}
-	for _, hash := range h.Unshallow {
+	for _, hash := range h.unshallow {
 		u.out.line("unshallow %s", hash)
 	}
 }
 
 // pack writes the pack of what the client lacks.
-func (u *upload) pack(f *fetchRequest, h *gitpack.History) error {
-	objects, err := h.Objects()
-	if err != nil {
-		return err
-	}
+func (u *upload) pack(f *fetchRequest, objects []plumbing.Hash) error {
 	var to io.Writer = writerFunc(func(data []byte) (int, error) {
 		u.out.write(data)
 		return len(data), u.out.err
