@@ -15,7 +15,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 	"github.com/quoin-dev/quoin/internal/git"
+	"github.com/quoin-dev/quoin/internal/processors"
 	"github.com/quoin-dev/quoin/internal/turns"
 )
 
@@ -269,6 +271,45 @@ func TestPlacesOfFetches(t *testing.T) {
 		release()
 		if err := <-done; err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Pushes and fetches take turns for the processors with long work of other accounts.
+func TestTurnsForProcessors(t *testing.T) {
+	w := onSQLite(t)
+	dir := w.seeded(1)
+	w.commit(dir, "model/cubes/other.yml", "cubes: []\n")
+	for _, work := range [][]string{
+		{"push", "-q", "origin", "main"},
+		{"clone", "-q", w.address(writer), filepath.Join(t.TempDir(), "clone")},
+	} {
+		var held []*fairsemaphore.Turn
+		for range max(1, processors.Count-1) {
+			turn, err := fairsemaphore.Processors.Begin(t.Context(), "globex")
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, turn)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := run(t, dir, work...)
+			done <- err
+		}()
+		for fairsemaphore.Processors.Waiting("acme") == 0 {
+			select {
+			case err := <-done:
+				t.Fatalf("%s did not wait: %v", work[0], err)
+			default:
+				runtime.Gosched()
+			}
+		}
+		for _, turn := range held {
+			turn.End()
+		}
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", work[0], err)
 		}
 	}
 }

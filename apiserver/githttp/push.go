@@ -1,6 +1,7 @@
 package githttp
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 	"github.com/quoin-dev/quoin/internal/gitpack"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/serving"
@@ -34,7 +36,34 @@ const (
 // apply unpacks a push and moves its branches, all in one transaction. The error is that of a request
 // that cannot be served; rejections are in p.
 func (s *Server) apply(ctx context.Context, p *push, body io.Reader) error {
-	if err := p.unpack(body); err != nil {
+	if err := p.examine(ctx, body); err != nil {
+		return err
+	}
+	moved, err := p.save()
+	if err != nil || !moved {
+		return err
+	}
+	if err := s.Moved(ctx, p.target.deployment); err != nil {
+		// The branches have moved. The controller reads them at its interval.
+		log.FromContext(ctx).Error(err, "Failed to trigger a fetch after a push", "requestID", serving.RequestID(ctx))
+		p.messages = append(p.messages, "The push is stored. Quoin notices it within some minutes.")
+	}
+	return nil
+}
+
+// readStep is how much of a pack is read at once, in bytes.
+const readStep = 32 << 10
+
+// examine unpacks a push and judges its branches. Accounts take turns for the processors.
+func (p *push) examine(ctx context.Context, body io.Reader) error {
+	turn, err := fairsemaphore.Processors.Begin(ctx, p.target.account.Name)
+	if err != nil {
+		return err
+	}
+	defer turn.End()
+	p.session.InTurns(turn)
+	defer p.session.InTurns(nil)
+	if err := p.unpack(bufio.NewReaderSize(turn.Reader(body), readStep)); err != nil {
 		return err
 	}
 	branches, err := p.session.Branches()
@@ -52,15 +81,6 @@ func (s *Server) apply(ctx context.Context, p *push, body io.Reader) error {
 	}
 	if p.has("atomic") {
 		p.judgeTogether()
-	}
-	moved, err := p.save()
-	if err != nil || !moved {
-		return err
-	}
-	if err := s.Moved(ctx, p.target.deployment); err != nil {
-		// The branches have moved. The controller reads them at its interval.
-		log.FromContext(ctx).Error(err, "Failed to trigger a fetch after a push", "requestID", serving.RequestID(ctx))
-		p.messages = append(p.messages, "The push is stored. Quoin notices it within some minutes.")
 	}
 	return nil
 }

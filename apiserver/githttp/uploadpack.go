@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 	"github.com/quoin-dev/quoin/internal/gitpack"
 	"github.com/quoin-dev/quoin/internal/serving"
 )
@@ -112,6 +113,9 @@ func (s *Server) uploadPack(out *response, r *http.Request, t target, session *r
 		in: newPacketReader(bufio.NewReader(body), maxFetchRequest), out: &packetWriter{w: buffered},
 		production: t.production(), session: session,
 		place: func() (func(), error) { return wait(r.Context(), s.histories, t.account.Name) },
+		begin: func() (*fairsemaphore.Turn, error) {
+			return fairsemaphore.Processors.Begin(r.Context(), t.account.Name)
+		},
 	}
 	serve := u.version0
 	if isVersion2(r) {
@@ -140,6 +144,8 @@ type upload struct {
 	session    *repository.Session
 	// place waits for one of maxHistories.
 	place func() (release func(), err error)
+	// begin waits for a place among the processors.
+	begin func() (*fairsemaphore.Turn, error)
 	// multiplexed is true once the response is in bands.
 	multiplexed bool
 }
@@ -388,6 +394,13 @@ func (u *upload) history(f *fetchRequest, sends func(common []plumbing.Hash) boo
 		return nil, errTooManyFetches
 	}
 	defer release()
+	turn, err := u.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer turn.End()
+	u.session.InTurns(turn)
+	defer u.session.InTurns(nil)
 	h, err := gitpack.NewHistory(u.session, f.Request)
 	if err != nil {
 		return nil, err

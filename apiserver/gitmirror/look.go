@@ -195,33 +195,21 @@ func (m *Mirrors) look(ctx context.Context, r *remote) (string, error) {
 	return defaultBranch, explain(r, session.Follow(before, after))
 }
 
-// unpack stores the objects of a pack. Accounts take turns for the processors.
+// unpack stores the objects of a pack. Accounts take turns for the processors, also between two objects: a few bytes of a pack can
+// be an object of the maximum size.
 func unpack(ctx context.Context, account string, pack io.Reader, session *repository.Session) error {
 	turn, err := fairsemaphore.Processors.Begin(ctx, account)
 	if err != nil {
 		return err
 	}
 	defer turn.End()
+	session.InTurns(turn)
+	defer session.InTurns(nil)
 	from := bufio.NewReaderSize(turn.Reader(pack), readStep)
-	if err := gitpack.Unpack(from, steps{session, turn}, packLimits); err != nil {
+	if err := gitpack.Unpack(from, session, packLimits); err != nil {
 		return err
 	}
 	return session.Store()
-}
-
-// steps is a session in which other work runs between two objects: a few bytes of a pack can be an object
-// of the maximum size.
-type steps struct {
-	*repository.Session
-	turn *fairsemaphore.Turn
-}
-
-// SetEncodedObject implements storer.EncodedObjectStorer.
-func (s steps) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error) {
-	if err := s.turn.Yield(); err != nil {
-		return plumbing.ZeroHash, err
-	}
-	return s.Session.SetEncodedObject(o)
 }
 
 // withTimeoutUntil returns a context that is cancelled after a timeout, unless the returned function is

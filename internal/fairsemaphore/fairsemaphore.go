@@ -73,6 +73,19 @@ func (t *Turn) Yield() error {
 	return t.resume()
 }
 
+// Aside runs a function that waits for others, such as a database, while other work may run.
+func (t *Turn) Aside(wait func() error) error {
+	if !t.held {
+		return wait()
+	}
+	t.End()
+	err := wait()
+	if resumeErr := t.resume(); err == nil {
+		err = resumeErr
+	}
+	return err
+}
+
 // BeginIf is Begin if the work is long. Short work, of a millisecond or so, needs no place, and Yield does nothing.
 func (s *Semaphore) BeginIf(ctx context.Context, long bool, account string) (*Turn, error) {
 	if long {

@@ -42,6 +42,33 @@ func TestTurnsBetweenAccounts(t *testing.T) {
 	})
 }
 
+// TestAside: other work runs while work waits for others, also if it does so within such a wait.
+func TestAside(t *testing.T) {
+	s := New(1)
+	long, err := s.Begin(t.Context(), "busy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := errors.New("failed")
+	err = long.Aside(func() error {
+		return long.Aside(func() error {
+			short, err := s.Begin(t.Context(), "other")
+			if err != nil {
+				t.Error(err)
+			}
+			short.End()
+			return failed
+		})
+	})
+	if !errors.Is(err, failed) || !long.held || s.free != 0 {
+		t.Errorf("%v, held %t, %d places are free", err, long.held, s.free)
+	}
+	long.End()
+	if err := long.Aside(func() error { return nil }); err != nil || long.held || s.free != 1 {
+		t.Errorf("afterwards: %v, held %t, %d places are free", err, long.held, s.free)
+	}
+}
+
 func TestYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(1)

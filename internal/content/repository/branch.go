@@ -39,7 +39,7 @@ func CheckBranchName(name string) error {
 
 // Branches returns the branches by name.
 func (s *Session) Branches() (all []Branch, err error) {
-	err = s.all.DB.Read(s.ctx, func(q store.Querier) error {
+	err = s.database().Read(s.ctx, func(q store.Querier) error {
 		all, err = branches(s.ctx, q, s.scope, s.mirror.prefix())
 		return err
 	})
@@ -53,7 +53,7 @@ func (s *Session) BranchesIn(ctx context.Context, tx *store.Tx) ([]Branch, error
 
 // Branch returns a branch. The error is a *content.Error, NotFound, if it does not exist.
 func (s *Session) Branch(name string) (b Branch, err error) {
-	err = s.all.DB.Read(s.ctx, func(q store.Querier) error {
+	err = s.database().Read(s.ctx, func(q store.Querier) error {
 		b, err = branch(s.ctx, q, s.scope, s.mirror.prefix(), name)
 		return err
 	})

@@ -104,7 +104,7 @@ func (s *Session) savePushed(moves []Move, events []audit.Event, work func(ctx c
 	if err := change.prepare(s.order); err != nil {
 		return err
 	}
-	err := s.all.DB.Tx(s.ctx, func(tx *store.Tx) error {
+	err := s.database().Tx(s.ctx, func(tx *store.Tx) error {
 		if err := change.run(tx); err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (s *Session) savePushed(moves []Move, events []audit.Event, work func(ctx c
 		return err
 	}
 	change.moves, change.work, change.events = nil, nil, events
-	if err := s.all.DB.Tx(s.ctx, change.run); err != nil {
+	if err := s.database().Tx(s.ctx, change.run); err != nil {
 		return err
 	}
 	s.forget(s.order)
@@ -151,7 +151,7 @@ func (s *Session) failed(events []audit.Event, reason error) error {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, finishTimeout)
 	defer cancel()
-	return s.all.DB.Tx(ctx, func(tx *store.Tx) error {
+	return s.database().Tx(ctx, func(tx *store.Tx) error {
 		for _, e := range events {
 			e.Outcome, e.Reason = audit.Failed, reason.Error()
 			if err := s.all.Record(ctx, tx, e); err != nil {
@@ -176,7 +176,7 @@ func (s *Session) finish(moves []Move, events []audit.Event, work func(ctx conte
 	}
 	s.mirror.pushed = true
 	defer func() { s.mirror.pushed = false }()
-	err := s.all.DB.Tx(s.ctx, change.run)
+	err := s.database().Tx(s.ctx, change.run)
 	if errors.Is(err, store.ErrUnavailable) {
 		return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
 	}
@@ -200,7 +200,7 @@ func (s *Session) Store() error {
 		if err := change.prepare(ordered[:n]); err != nil {
 			return err
 		}
-		if err := s.all.DB.Tx(s.ctx, change.run); err != nil {
+		if err := s.database().Tx(s.ctx, change.run); err != nil {
 			return err
 		}
 		s.forget(ordered[:n])
@@ -251,14 +251,14 @@ func (s *Session) ordered() ([]plumbing.Hash, error) {
 // remotes are deleted. The new objects must have been stored. Without differences it writes nothing.
 func (s *Session) Follow(before []Branch, after map[string]plumbing.Hash) error {
 	var stored []Branch
-	err := s.all.DB.Read(s.ctx, func(q store.Querier) (err error) {
+	err := s.database().Read(s.ctx, func(q store.Querier) (err error) {
 		stored, err = rows(s.ctx, q, s.scope)
 		return err
 	})
 	if err != nil || len(s.differences(stored, before, after)) == 0 {
 		return err
 	}
-	return s.all.DB.Tx(s.ctx, func(tx *store.Tx) error {
+	return s.database().Tx(s.ctx, func(tx *store.Tx) error {
 		if err := tx.LockDeployment(s.ctx, s.scope.Account, s.scope.Deployment); err != nil {
 			return err
 		}

@@ -2,9 +2,11 @@ package repository
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -12,7 +14,58 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/modeltree"
 	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/store/storetest"
 )
+
+// turn records what a session does in turns.
+type turn struct {
+	waits, yields int
+	isAside       bool
+}
+
+// Yield implements Turn.
+func (t *turn) Yield() error {
+	t.yields++
+	return nil
+}
+
+// Aside implements Turn.
+func (t *turn) Aside(wait func() error) error {
+	t.waits++
+	t.isAside = true
+	defer func() { t.isAside = false }()
+	return wait()
+}
+
+// TestInTurns: other work runs while a session waits for the database, and between two objects.
+func TestInTurns(t *testing.T) {
+	w := openWorld(t, storetest.SQLiteURL(t))
+	commit := w.save("main", files{"a.yml": "cubes: []"})
+	s, in := w.session(), &turn{}
+	s.InTurns(in)
+	if b, err := s.Branch("main"); err != nil || b.Commit != commit || in.waits != 1 {
+		t.Errorf("%v, %v, %d waits", b, err, in.waits)
+	}
+	if _, err := s.EncodedObject(plumbing.CommitObject, commit); err != nil || in.waits != 2 || in.yields != 1 {
+		t.Errorf("%v, %d waits, %d yields", err, in.waits, in.yields)
+	}
+	next := w.commit(s, "next", files{"b.yml": "cubes: []"}, commit)
+	before := in.waits
+	err := s.Save([]Move{{"main", commit, next}}, nil, func(context.Context, *store.Tx) error {
+		if !in.isAside {
+			t.Error("the transaction holds the place")
+		}
+		return nil
+	})
+	if err != nil || in.waits == before {
+		t.Errorf("%v, %d waits", err, in.waits)
+	}
+	s.InTurns(nil)
+	before = in.waits
+	if _, err := s.Branch("main"); err != nil || in.waits != before {
+		t.Errorf("afterwards: %v, %d waits", err, in.waits)
+	}
+}
 
 func testStatements(w *world) {
 	const folders, perFolder = 20, 100

@@ -38,7 +38,7 @@ func (s *Session) Save(moves []Move, events []audit.Event, work func(ctx context
 	if err := change.prepare(s.order); err != nil {
 		return err
 	}
-	if err := s.all.DB.Tx(s.ctx, change.run); err != nil {
+	if err := s.database().Tx(s.ctx, change.run); err != nil {
 		return err
 	}
 	s.forget(s.order)
@@ -57,7 +57,7 @@ func (s *Session) saveBlobs() error {
 	if err := change.prepare(blobs); err != nil || len(blobs) == 0 {
 		return err
 	}
-	if err := s.all.DB.Tx(s.ctx, change.run); err != nil {
+	if err := s.database().Tx(s.ctx, change.run); err != nil {
 		return err
 	}
 	s.forget(blobs)

@@ -55,6 +55,50 @@ type Session struct {
 	// maxBytes and maxObjects bound what the session holds.
 	maxBytes   int64
 	maxObjects int
+	// turn is that of long work; nil for none.
+	turn Turn
+}
+
+// Turn is a place of long work among the processors; *fairsemaphore.Turn implements it.
+type Turn interface {
+	// Yield lets other work run that waits.
+	Yield() error
+	// Aside lets other work run while a function waits.
+	Aside(wait func() error) error
+}
+
+// InTurns lets other work run between two objects, and while the session waits for the database. It ends with nil.
+func (s *Session) InTurns(t Turn) { s.turn = t }
+
+func (s *Session) yield() error {
+	if s.turn == nil {
+		return nil
+	}
+	return s.turn.Yield()
+}
+
+// database returns the database of the session.
+func (s *Session) database() content.Database {
+	if s.turn == nil {
+		return s.all.DB
+	}
+	return aside{s.all.DB, s.turn}
+}
+
+// aside is a database for which work waits while other work runs.
+type aside struct {
+	content.Database
+	turn Turn
+}
+
+// Tx implements content.Database.
+func (a aside) Tx(ctx context.Context, work func(tx *store.Tx) error) error {
+	return a.turn.Aside(func() error { return a.Database.Tx(ctx, work) })
+}
+
+// Read implements content.Database.
+func (a aside) Read(ctx context.Context, work func(q store.Querier) error) error {
+	return a.turn.Aside(func() error { return a.Database.Read(ctx, work) })
 }
 
 var _ storer.EncodedObjectStorer = (*Session)(nil)
@@ -101,6 +145,9 @@ func (*Session) AddAlternate(string) error {
 // checks that the objects to which it refers exist. Errors are *content.Error, Invalid or Conflict,
 // or those of the database.
 func (s *Session) SetEncodedObject(in plumbing.EncodedObject) (plumbing.Hash, error) {
+	if err := s.yield(); err != nil {
+		return plumbing.ZeroHash, err
+	}
 	if in.Size() > modeltree.MaxObjectBytes {
 		return plumbing.ZeroHash, content.Errorf(content.Invalid, "a %s has %d bytes; allowed: %d", in.Type(), in.Size(), modeltree.MaxObjectBytes)
 	}
@@ -140,6 +187,9 @@ func (s *Session) forget(stored []plumbing.Hash) {
 
 // EncodedObject implements storer.EncodedObjectStorer.
 func (s *Session) EncodedObject(t plumbing.ObjectType, hash plumbing.Hash) (plumbing.EncodedObject, error) {
+	if err := s.yield(); err != nil {
+		return nil, err
+	}
 	o, err := s.get(hash)
 	if err != nil {
 		return nil, err
@@ -185,7 +235,7 @@ func (s *Session) inMemory(hash plumbing.Hash) *object {
 
 // load calls f with those of the objects that exist.
 func (s *Session) load(hashes []plumbing.Hash, f func(in Stored) error) error {
-	return s.all.DB.Read(s.ctx, func(q store.Querier) error { return readStored(s.ctx, q, s.scope, hashes, f) })
+	return s.database().Read(s.ctx, func(q store.Querier) error { return readStored(s.ctx, q, s.scope, hashes, f) })
 }
 
 // keep adds an object to the cache.
@@ -216,7 +266,7 @@ func (s *Session) readAhead(o *object) error {
 		if s.commits++; s.commits == 1 {
 			return nil // most callers read one
 		}
-		return s.all.DB.Read(s.ctx, func(q store.Querier) error { return readCommits(s.ctx, q, s.scope, o.hash, s.keep) })
+		return s.database().Read(s.ctx, func(q store.Querier) error { return readCommits(s.ctx, q, s.scope, o.hash, s.keep) })
 	}
 	hash := o.hash
 	for _, tree := range slices.Backward(s.trees) {
@@ -284,7 +334,7 @@ func (s *Session) heads(hashes []plumbing.Hash) (map[plumbing.Hash]head, error) 
 	if len(missing) == 0 {
 		return found, nil
 	}
-	err := s.all.DB.Read(s.ctx, func(q store.Querier) error {
+	err := s.database().Read(s.ctx, func(q store.Querier) error {
 		records, err := readRecords(s.ctx, q, s.scope, missing)
 		for hash, r := range records {
 			found[hash] = r.head
@@ -299,7 +349,7 @@ func (s *Session) heads(hashes []plumbing.Hash) (map[plumbing.Hash]head, error) 
 // collection has deleted since.
 func (s *Session) Existing(hashes []plumbing.Hash) (map[plumbing.Hash]bool, error) {
 	existing := make(map[plumbing.Hash]bool, len(hashes))
-	err := s.all.DB.Read(s.ctx, func(q store.Querier) error {
+	err := s.database().Read(s.ctx, func(q store.Querier) error {
 		records, err := readRecords(s.ctx, q, s.scope, hashes)
 		for hash := range records {
 			existing[hash] = true
@@ -341,7 +391,7 @@ func (s *Session) HasEncodedObject(hash plumbing.Hash) error {
 // IterEncodedObjects implements storer.EncodedObjectStorer.
 func (s *Session) IterEncodedObjects(t plumbing.ObjectType) (storer.EncodedObjectIter, error) {
 	var all []plumbing.Hash
-	err := s.all.DB.Read(s.ctx, func(q store.Querier) error {
+	err := s.database().Read(s.ctx, func(q store.Querier) error {
 		all = nil
 		return eachHash(s.ctx, q, s.scope, 0, math.MaxInt64, func(r modeltree.Reference) {
 			if t == plumbing.AnyObject || t == r.Type {
@@ -382,7 +432,7 @@ func (s *Session) EachStored(hashes []plumbing.Hash, f func(o Stored) error) err
 			}
 		}
 		var part []Stored
-		err = s.all.DB.Read(s.ctx, func(q store.Querier) error {
+		err = s.database().Read(s.ctx, func(q store.Querier) error {
 			part = part[:0]
 			return readStored(s.ctx, q, s.scope, hashes[:n], func(o Stored) error {
 				o.Data = bytes.Clone(o.Data)
