@@ -3,6 +3,8 @@ package chat
 import (
 	"bufio"
 	"errors"
+	"io"
+	"net/http"
 	"runtime"
 	"sync"
 	"testing"
@@ -38,6 +40,31 @@ func TestDatabaseIsDown(t *testing.T) {
 	whole += until(t, reading, stream.IDState)
 	if _, again := other.text("input", "wait", "chat", "c", "message", messageID(1)); again != whole {
 		t.Errorf("the replay differs:\n%s\n%s", again, whole)
+	}
+}
+
+// TestMessageIsNotStored: a thread whose message could not be stored has another run, without waiting for the end of the lease.
+func TestMessageIsNotStored(t *testing.T) {
+	w := newWorld(t)
+	r := w.start(0)
+	r.mu.Lock()
+	r.fails = 2 // after the begin of the run
+	r.mu.Unlock()
+	send := func(message int) int {
+		response := r.get(t.Context(), "input", "hello", "chat", "c", "message", messageID(message))
+		defer response.Body.Close()
+		_, _ = io.Copy(io.Discard, response.Body)
+		return response.StatusCode
+	}
+	if status := send(1); status != http.StatusInternalServerError {
+		t.Fatalf("status %d", status)
+	}
+	status := http.StatusConflict
+	for i := 0; i < 1000 && status == http.StatusConflict; i++ { // the run ends in the background
+		status = send(2)
+	}
+	if status != http.StatusOK {
+		t.Errorf("another message: status %d", status)
 	}
 }
 

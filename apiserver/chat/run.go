@@ -150,11 +150,24 @@ func (s *Service) begin(ctx context.Context, scope content.Scope, m Message, rel
 	}
 	// The message is stored before it is acknowledged.
 	if err := l.Append(ctx, stream.User(m.ID, m.Text)); err != nil {
-		s.runs.remove(scope.Account.UID, l)
+		go s.abandon(work, l, err) //nolint:gosec // the request has failed: its client does not wait
 		return nil, problem(err)
 	}
 	go s.answer(work, l, prepared, m, run, release)
 	return &Answer{service: s, account: scope.Account.UID, thread: thread, run: run, begun: true}, nil
+}
+
+// notStored is the error of a run whose message could not be stored.
+const notStored = "the message could not be stored: send it again"
+
+// abandon ends a run whose message could not be stored: otherwise the thread would have no other one until its lease expires.
+func (s *Service) abandon(ctx context.Context, l *live, cause error) {
+	defer s.runs.remove(l.lease.Account.UID, l)
+	l.cancel(cause)
+	if err := l.finish(ctx, chat.Failed, stream.Error(notStored)); err != nil && !errors.Is(err, chat.ErrLost) {
+		crlog.FromContext(ctx).Error(err, "The end of a chat could not be stored; another replica ends it", "account", l.lease.Account.Name, "chat", l.lease.ChatID)
+	}
+	s.metrics.ran(chat.Failed, nil)
 }
 
 // answer runs until a message is answered, and ends the run.

@@ -90,6 +90,8 @@ type replica struct {
 	mu     sync.Mutex
 	killed int
 	writes int
+	// fails is the number of the only write that fails; 0 for none.
+	fails int
 	// down makes writes of the log fail as they do while the database is not available.
 	down bool
 }
@@ -141,6 +143,9 @@ func (m *mortal) alive() error {
 	}
 	if m.of.writes++; m.of.killed > 0 && m.of.writes >= m.of.killed {
 		return chat.ErrLost // it is not tried again
+	}
+	if m.of.writes == m.of.fails {
+		return chat.ErrLost
 	}
 	return nil
 }
