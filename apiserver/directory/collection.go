@@ -49,8 +49,8 @@ type kind[T v1alpha1.Object, S any] struct {
 	store func(v *view, name string, s *S, d schema.Document) error
 	// beforeUpdate is called before an edited object is written, and may change it; may be nil.
 	beforeUpdate func(v *view, live, edited T) error
-	// beforeDelete is called before an object is deleted; may be nil.
-	beforeDelete func(v *view, o T) error
+	// recordDeletion is called before an object is deleted, and again afterwards; may be nil.
+	recordDeletion func(ctx context.Context, d *Directory, o T) error
 	// takeAway changes an object only in what a document takes away. It returns what that is, for the
 	// client; empty if nothing. It may be nil.
 	takeAway func(v *view, o T, d schema.Document) (string, error)

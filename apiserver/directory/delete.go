@@ -29,6 +29,7 @@ func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema
 	if err != nil {
 		return notFoundAs(err, c.name, id)
 	}
+	c.recordAgain(v.ctx, deleted)
 	c.releaseClaim(v.ctx, v.namespace, id, c.unique.Value(deleted))
 	_ = w.Absence(v.ctx, cacheTimeout, deleted.GetUID()) // the write is done
 	c.d.removeFromGroups(v, id)
@@ -48,13 +49,26 @@ func (c *collection[T, S]) deleteObject(v *view, id string, check func(*schema.R
 	if owner := fieldowner.OfSpec(o); owner != "" {
 		return o, c.rejectDeletion(v, o, owner)
 	}
-	if c.beforeDelete != nil {
-		if err := c.beforeDelete(v, o); err != nil {
+	if c.recordDeletion != nil {
+		if err := c.recordDeletion(v.ctx, c.d, o); err != nil {
 			return o, err
 		}
 	}
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return o, c.d.kube.Client.Delete(v.ctx, o, client.Preconditions{UID: &uid, ResourceVersion: &version})
+}
+
+// recordAgain records the deletion of an object once more, best-effort: the controller may have deleted the record, because the
+// object still existed.
+func (c *collection[T, S]) recordAgain(ctx context.Context, deleted T) {
+	if c.recordDeletion == nil {
+		return
+	}
+	ctx, cancel := cleanupContext(ctx)
+	defer cancel()
+	if err := c.recordDeletion(ctx, c.d, deleted); err != nil {
+		log.FromContext(ctx).Error(err, "Cannot confirm the record of a deletion", "kind", c.name, "name", deleted.GetName())
+	}
 }
 
 // rejectDeletion returns the error for an object that a GitOps tool owns and would create again. A user is

@@ -1,6 +1,7 @@
 package directory
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,11 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/kube"
 )
 
 // appliers are the field managers of tools that apply manifests with server-side apply.
@@ -297,4 +300,23 @@ func TestRestoredDeactivationEndsOverSCIM(t *testing.T) {
 	r.wantActive("ada", false)
 	r.must(r.set(r.Tenant.user, "ada", schema.Document{"active": true}))
 	r.wantActive("ada", true)
+}
+
+// TestDeletionIsRecordedAgain: the controller deletes the record of a user who is still active, just before the user is deleted.
+func TestDeletionIsRecordedAgain(t *testing.T) {
+	r := newFixture(t)
+	u := r.user("ada@example.com")
+	c := interceptor.NewClient(r.api, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if user, isUser := o.(*v1alpha1.ScimUser); isUser {
+				r.must(claims.EnsureDeprovisioned(ctx, kube.NewClient(r.api, r.api, "quoin-test"), user))
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	on := r.replica(c).Of(r.account)
+	r.must(on.DeleteResource(t.Context(), on.user, u.ID, pass))
+	if got, err := claims.IsDeprovisioned(t.Context(), r.api, r.namespace, "ada@example.com"); err != nil || !got {
+		t.Errorf("recorded: %t, %v", got, err)
+	}
 }

@@ -97,9 +97,11 @@ func userKind() kind[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec] {
 			}
 		},
 		beforeUpdate: beforeUserUpdate,
-		beforeDelete: func(v *view, u *v1alpha1.ScimUser) error { return claims.Deprovision(v.ctx, v.d.kube.Client, u) },
-		takeAway:     deactivation,
-		shown:        shownOfUser,
+		recordDeletion: func(ctx context.Context, d *Directory, u *v1alpha1.ScimUser) error {
+			return claims.Deprovision(ctx, d.kube.Client, u)
+		},
+		takeAway: deactivation,
+		shown:    shownOfUser,
 		indexed: map[string]func(*v1alpha1.ScimUser) []string{
 			AttributeAdmin: administrator,
 			"externalId":   textValue(func(u *v1alpha1.ScimUser) string { return u.Spec.ExternalID }),

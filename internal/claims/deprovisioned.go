@@ -29,7 +29,8 @@ var deprovisioned = Attribute[*v1alpha1.ScimUser]{
 // any more. The oldest are deleted first.
 const maxDeprovisioned = 10_000
 
-// Deprovision records that a user is being deactivated or deleted, before it is.
+// Deprovision records that a user is being deactivated or deleted, before it is. After a deletion it must be called again:
+// EnsureDeprovisioned may have deleted the record of a user who was still active.
 func Deprovision(ctx context.Context, c client.Writer, u *v1alpha1.ScimUser) error {
 	key := client.ObjectKey{Namespace: u.Namespace, Name: deprovisioned.Name(u.Spec.UserName)}
 	claim := deprovisioned.claim(key, u.Name)
@@ -49,9 +50,37 @@ func EnsureDeprovisioned(ctx context.Context, c *kube.Client, u *v1alpha1.ScimUs
 	case apierrors.IsNotFound(err) && !u.IsActive():
 		return Deprovision(ctx, c, u)
 	case err == nil && u.IsActive():
-		err = remove(ctx, c, claim)
+		return removeDeprovisioned(ctx, c, claim, u)
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// removeDeprovisioned deletes the record of a user who is active by the cache. The user may have been deleted over SCIM
+// since, which must stay recorded. So the user is read from the API server, and once more after the record was deleted: one
+// who is deleted in between is recorded again. One who is deleted even later is recorded by the request that does it, which
+// calls Deprovision again after the deletion.
+func removeDeprovisioned(ctx context.Context, c *kube.Client, claim *v1alpha1.Claim, u *v1alpha1.ScimUser) error {
+	if active, err := isStillActive(ctx, c.Live(), u); err != nil || !active {
+		return err
+	}
+	if err := remove(ctx, c, claim); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	active, err := isStillActive(ctx, c.Live(), u)
+	if err == nil && active {
+		return nil
+	}
+	return errors.Join(err, Deprovision(ctx, c, u))
+}
+
+// isStillActive reports whether a user exists and is active, with the same name. live reads from the API server.
+func isStillActive(ctx context.Context, live client.Reader, u *v1alpha1.ScimUser) (bool, error) {
+	current := &v1alpha1.ScimUser{}
+	if err := live.Get(ctx, client.ObjectKeyFromObject(u), current); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	sameName := deprovisioned.Name(current.Spec.UserName) == deprovisioned.Name(u.Spec.UserName)
+	return sameName && current.IsActive() && current.DeletionTimestamp.IsZero(), nil
 }
 
 // IsDeprovisioned reports whether a user with this userName was deprovisioned. It must be called only if no user

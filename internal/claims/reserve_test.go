@@ -516,6 +516,35 @@ func TestDeprovisionedNamesOutliveTheirUsers(t *testing.T) {
 	want("eve")
 }
 
+// TestDeletedUsersStayDeprovisioned: the cache of the controller still has an active user who is deleted over SCIM. The user is deleted
+// before the controller reads it, or while the controller deletes the record.
+func TestDeletedUsersStayDeprovisioned(t *testing.T) {
+	r := newFixture(t)
+	for _, during := range []bool{false, true} {
+		u := r.user("ann", "ann")
+		k := kube.NewClient(interceptor.NewClient(r.api, interceptor.Funcs{
+			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+				if during {
+					r.delete(u)
+				}
+				return c.Delete(ctx, obj, opts...)
+			},
+		}), r.api, "quoin-test")
+		if err := Deprovision(t.Context(), k, u); err != nil {
+			t.Fatal(err)
+		}
+		if !during {
+			r.delete(u)
+		}
+		if err := EnsureDeprovisioned(t.Context(), k, u); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := IsDeprovisioned(t.Context(), r.api, r.namespace, "ann"); err != nil || !got {
+			t.Errorf("deleted during the deletion of the record: %t: recorded: %t, %v", during, got, err)
+		}
+	}
+}
+
 // TestDeprovisionedNamesOfUsers checks that the names of users who exist do not count to the limit: the controller creates them again.
 func TestDeprovisionedNamesOfUsers(t *testing.T) {
 	r := newFixture(t)
