@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -298,13 +299,13 @@ func groupNames(value any) string {
 func TestNestingIsBounded(t *testing.T) {
 	m, _, v := inMemory(t)
 	m.put(&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "u"}, Spec: v1alpha1.ScimUserSpec{UserName: "u"}})
-	member := "u"
+	member := v1alpha1.ScimMember{Value: "u"}
 	for i := range 40 {
 		name := fmt.Sprintf("g%02d", i)
 		m.put(&v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Spec: v1alpha1.ScimGroupSpec{
-			DisplayName: name, Members: []v1alpha1.ScimMember{{Value: member}},
+			DisplayName: name, Members: []v1alpha1.ScimMember{member},
 		}})
-		member = name
+		member = v1alpha1.ScimMember{Value: name, Type: membership.TypeGroup}
 	}
 	if got := groupsOfUser(v, "u", nil).([]any); len(got) != maxNesting {
 		t.Errorf("%d groups", len(got))
@@ -333,5 +334,83 @@ func TestUserAndGroupOfTheSameID(t *testing.T) {
 		if element, _ := v.members.Members(&g.Spec).Get("both"); element["type"] != want {
 			t.Errorf("%s: %v", name, element)
 		}
+	}
+}
+
+// TestReferencesToADeletedNamesake: of a user and a group with the same chosen name one is deleted. The members that refer to it do
+// not refer to the other one.
+func TestReferencesToADeletedNamesake(t *testing.T) {
+	for deleted, want := range map[string]struct{ groups, above, left string }{
+		"Group": {"of-user direct", "of-group", "of-user"},
+		"User":  {"", "of-group", "of-group"},
+	} {
+		m, _, _ := inMemory(t)
+		m.put(&v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "both"}, Spec: v1alpha1.ScimUserSpec{UserName: "both"}})
+		m.put(&v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "chunk"}, Spec: v1alpha1.ScimMemberChunkSpec{
+			Members: []v1alpha1.ScimMember{{Value: "both", Type: membership.TypeGroup}},
+		}})
+		for name, spec := range map[string]v1alpha1.ScimGroupSpec{
+			"both": {}, "of-user": {Members: []v1alpha1.ScimMember{{Value: "both"}}}, "of-group": {MemberChunkList: "chunk 1\n"},
+		} {
+			spec.DisplayName = name
+			m.put(&v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}, Spec: spec})
+		}
+		o, _, _ := m.indexers[deleted].GetByKey("acme/both")
+		if err := m.indexers[deleted].Delete(o); err != nil {
+			t.Fatal(err)
+		}
+		map[string]func(before, after any){"User": m.users.changed, "Group": m.groups.changed}[deleted](o, nil)
+		v := m.view(t.Context(), "acme", schema.User, nil)
+		if got := groupNames(groupsOfUser(v, "both", nil)); deleted == "Group" && got != want.groups {
+			t.Errorf("without the group: the user is in %q, want %q", got, want.groups)
+		}
+		for _, g := range v.groupsAbove("both") {
+			if g.Name != want.above {
+				t.Errorf("without the %s: the group is in %q", deleted, g.Name)
+			}
+		}
+		var left []string
+		for _, name := range []string{"of-user", "of-group"} {
+			if _, found := v.members.Members(&m.groups.visible("acme", name).Spec).Get("both"); found {
+				left = append(left, name)
+			}
+		}
+		if got := strings.Join(left, " "); got != want.left {
+			t.Errorf("without the %s: a visible member of %q, want %q", deleted, got, want.left)
+		}
+	}
+}
+
+// TestDeletionRemovesReferencesOfItsKind: the deletion of a group removes it from its groups also if a user has the same name, who stays a
+// member.
+func TestDeletionRemovesReferencesOfItsKind(t *testing.T) {
+	r := newFixture(t)
+	for kind, names := range map[string][]string{"ScimUser": {"both"}, "ScimGroup": {"both", "of-user", "of-group"}} {
+		for _, name := range names {
+			spec := map[string]any{"userName": name}
+			if kind == "ScimGroup" {
+				spec = map[string]any{"displayName": name}
+			}
+			switch name {
+			case "of-user":
+				spec["members"] = []any{map[string]any{"value": "both"}}
+			case "of-group":
+				spec["members"] = []any{map[string]any{"value": "both", "type": "Group"}}
+			}
+			o := &unstructured.Unstructured{Object: manifest(kind, name, spec)}
+			o.SetNamespace(r.namespace)
+			r.must(r.api.Create(t.Context(), o, client.FieldOwner("kubectl-create")))
+		}
+	}
+	for _, name := range []string{"both", "of-user", "of-group"} {
+		r.eventually(func() bool { return r.d.groups.cached(r.namespace, name) != nil })
+	}
+	r.eventually(func() bool { return r.d.users.cached(r.namespace, "both") != nil })
+	r.must(r.DeleteResource(t.Context(), r.Tenant.group, "both", pass))
+	if got := r.storedMembers(r.Tenant, "of-group"); len(got) != 0 {
+		t.Errorf("the deleted group is still a member: %v", got)
+	}
+	if got := r.storedMembers(r.Tenant, "of-user"); !slices.Equal(got, []string{"both"}) {
+		t.Errorf("members of the user's group: %v", got)
 	}
 }

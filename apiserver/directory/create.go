@@ -73,6 +73,12 @@ func newID() (string, error) {
 	return id.String(), nil
 }
 
+// isGenerated reports whether an id is a UUID, as those of newID. Others are names that administrators have chosen.
+func isGenerated(id string) bool {
+	_, err := uuid.Parse(id)
+	return err == nil
+}
+
 // checkUnique returns a conflict if a cached resource has a unique value. It detects objects created
 // with kubectl that have no claim yet, and in most cases avoids writing a claim in vain.
 func (c *collection[T, S]) checkUnique(v *view, value string) error {

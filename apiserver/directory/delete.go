@@ -32,7 +32,9 @@ func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema
 	c.recordAgain(v.ctx, deleted)
 	c.releaseClaim(v.ctx, v.namespace, id, c.unique.Value(deleted))
 	_ = w.Absence(v.ctx, cacheTimeout, deleted.GetUID()) // the write is done
-	c.d.removeFromGroups(v, id)
+	if c.cached(v.namespace, id) == nil {                // else it was created again
+		c.d.removeFromGroups(v, id, v1alpha1.ScimMemberType(c.name))
+	}
 	return nil
 }
 
@@ -96,21 +98,19 @@ func (c *collection[T, S]) checkDeletable(v *view, o T, check func(*schema.Resou
 	return check(r)
 }
 
-// removeFromGroups removes the references to a deleted resource, best-effort: references to nothing are
+// removeFromGroups removes the references to a deleted user or group, best-effort: references to nothing are
 // not visible.
-func (d *Directory) removeFromGroups(v *view, id string) {
-	if d.users.cached(v.namespace, id) != nil || d.groups.cached(v.namespace, id) != nil {
-		return // a resource of the other kind has the same name
-	}
+func (d *Directory) removeFromGroups(v *view, id string, kind v1alpha1.ScimMemberType) {
+	refers := d.refersTo(v.namespace, id, kind)
 	const timeout = 4 * cacheTimeout // there may be many groups
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(v.ctx), timeout)
 	defer cancel()
 	var group errgroup.Group
 	const concurrentWrites = 8
 	group.SetLimit(concurrentWrites)
-	for _, g := range d.referrers(v.namespace, id) {
+	for _, g := range d.referrers(v.namespace, id, refers) {
 		group.Go(func() error {
-			err := d.removeFromGroup(ctx, v, g.Name, id)
+			err := d.removeFromGroup(ctx, v, g.Name, id, refers)
 			if client.IgnoreNotFound(err) != nil {
 				log.FromContext(ctx).Info("Cannot remove a deleted member from a group; it is not visible", "group", g.Name, "member", id, "reason", err.Error())
 			}
@@ -120,7 +120,7 @@ func (d *Directory) removeFromGroups(v *view, id string) {
 	_ = group.Wait() // always nil
 }
 
-func (d *Directory) removeFromGroup(ctx context.Context, v *view, name, id string) error {
+func (d *Directory) removeFromGroup(ctx context.Context, v *view, name, id string, refers func(*v1alpha1.ScimMember) bool) error {
 	unlock, err := d.locks.lock(ctx, d.groups.id(v.namespace, name))
 	if err != nil {
 		return err
@@ -131,6 +131,9 @@ func (d *Directory) removeFromGroup(ctx context.Context, v *view, name, id strin
 	key := client.ObjectKey{Namespace: v.namespace, Name: name}
 	_, _, err = edit.Spec(ctx, d.kube, key, func(live, edited *v1alpha1.ScimGroup) error {
 		m := editing.members.Members(&edited.Spec)
+		if stored := m.Stored(id); stored == nil || refers != nil && !refers(stored) {
+			return editing.members.Err() // else changed since
+		}
 		m.Delete(id)
 		if err := storeMembers(editing, name, &edited.Spec, schema.Document{attributeMembers: m}); err != nil {
 			return err

@@ -22,18 +22,28 @@ import (
 // maxNesting is the depth up to which nested groups are followed.
 const maxNesting = 16
 
-// resolve returns the cached user or group that a member refers to. If a user and a group have the same
-// name, the declared type decides.
+// resolve returns the cached user or group that a member refers to: that of the declared type. A generated id is that of
+// only one object, so it may be one of the other type. A name that an administrator has chosen is not: a user and a group
+// may have the same name, and when one of them is deleted, members that refer to it must not refer to the other one.
 func (d *Directory) resolve(namespace string, m *v1alpha1.ScimMember) (membership.Resolved, bool) {
 	if m.Type == membership.TypeGroup {
-		if r, ok := d.resolveGroup(namespace, m.Value); ok {
-			return r, true
+		if r, ok := d.resolveGroup(namespace, m.Value); ok || !isGenerated(m.Value) {
+			return r, ok
 		}
+		return d.resolveUser(namespace, m.Value)
 	}
-	if u := d.users.cached(namespace, m.Value); u != nil {
-		return membership.Resolved{Type: membership.TypeUser, Display: u.Summary().Display}, true
+	if r, ok := d.resolveUser(namespace, m.Value); ok || !isGenerated(m.Value) {
+		return r, ok
 	}
 	return d.resolveGroup(namespace, m.Value)
+}
+
+func (d *Directory) resolveUser(namespace, id string) (membership.Resolved, bool) {
+	u := d.users.cached(namespace, id)
+	if u == nil {
+		return membership.Resolved{}, false
+	}
+	return membership.Resolved{Type: membership.TypeUser, Display: u.Summary().Display}, true
 }
 
 func (d *Directory) resolveGroup(namespace, id string) (membership.Resolved, bool) {
@@ -44,30 +54,38 @@ func (d *Directory) resolveGroup(namespace, id string) (membership.Resolved, boo
 	return membership.Resolved{Type: membership.TypeGroup, Display: g.Summary().Display}, true
 }
 
-// referrers returns the groups that have a member with an id, visible or not.
-func (d *Directory) referrers(namespace, id string) []*v1alpha1.ScimGroup {
+// referrers returns the groups that have a member with an id for which refers returns true, visible or not. A nil refers stands
+// for all members.
+func (d *Directory) referrers(namespace, id string, refers func(*v1alpha1.ScimMember) bool) []*v1alpha1.ScimGroup {
 	groups := d.groups.indexedBy(indexMember, namespace, id)
-	for _, name := range d.chunks.With(namespace, id) {
+	if refers != nil {
+		groups = slices.DeleteFunc(groups, func(g *v1alpha1.ScimGroup) bool {
+			return !slices.ContainsFunc(g.Spec.EffectiveMembers(), func(m v1alpha1.ScimMember) bool { return m.Value == id && refers(&m) })
+		})
+	}
+	for _, name := range d.chunks.Referring(namespace, id, refers) {
 		groups = append(groups, d.groups.indexedBy(indexChunk, namespace, name)...)
 	}
 	slices.SortFunc(groups, func(x, y *v1alpha1.ScimGroup) int { return strings.Compare(x.Name, y.Name) })
 	return slices.CompactFunc(groups, func(x, y *v1alpha1.ScimGroup) bool { return x.Name == y.Name })
 }
 
+// refersTo returns a function that reports whether a member with the id of a user or a group refers to it; nil if all of them do.
+func (d *Directory) refersTo(namespace, id string, kind v1alpha1.ScimMemberType) func(*v1alpha1.ScimMember) bool {
+	other := d.groups.cached(namespace, id) != nil
+	if kind == membership.TypeGroup {
+		other = d.users.cached(namespace, id) != nil
+	}
+	if !other && isGenerated(id) {
+		return nil
+	}
+	return func(m *v1alpha1.ScimMember) bool { return membership.TypeOf(m) == kind }
+}
+
 // groupsWith returns the visible groups that have a user or a group as a direct member.
 func (d *Directory) groupsWith(v *view, id string, kind v1alpha1.ScimMemberType) []*v1alpha1.ScimGroup {
-	groups := d.referrers(v.namespace, id)
-	ambiguous := d.users.cached(v.namespace, id) != nil && d.groups.cached(v.namespace, id) != nil
-	return slices.DeleteFunc(groups, func(g *v1alpha1.ScimGroup) bool {
-		if !isVisible(g) {
-			return true
-		}
-		if !ambiguous {
-			return false
-		}
-		m := v.members.Members(&g.Spec).Stored(id)
-		return m == nil || membership.TypeOf(m) != kind
-	})
+	groups := d.referrers(v.namespace, id, d.refersTo(v.namespace, id, kind))
+	return slices.DeleteFunc(groups, func(g *v1alpha1.ScimGroup) bool { return !isVisible(g) })
 }
 
 // groupsOfUser returns the attribute groups of a User: its direct groups, and then the groups that
@@ -149,10 +167,10 @@ func usersInGroup(_ *collection[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec], v *v
 
 // groupsWithMember looks up groups by members.value; the member must exist.
 func groupsWithMember(_ *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec], v *view, id string) ([]*v1alpha1.ScimGroup, error) {
-	if _, ok := v.d.resolve(v.namespace, &v1alpha1.ScimMember{Value: id}); !ok {
+	if v.d.users.cached(v.namespace, id) == nil && v.d.groups.cached(v.namespace, id) == nil {
 		return nil, nil
 	}
-	return slices.DeleteFunc(v.d.referrers(v.namespace, id), func(g *v1alpha1.ScimGroup) bool { return !isVisible(g) }), nil
+	return slices.DeleteFunc(v.d.referrers(v.namespace, id, nil), func(g *v1alpha1.ScimGroup) bool { return !isVisible(g) }), nil
 }
 
 // kindChunk is the kind of member chunks.

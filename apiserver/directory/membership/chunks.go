@@ -122,6 +122,21 @@ func (c *Chunks) With(namespace, value string) []string {
 	return names
 }
 
+// Referring returns the names of the cached chunks that contain a member for which refers returns true. A nil refers stands for
+// all members.
+func (c *Chunks) Referring(namespace, value string, refers func(*v1alpha1.ScimMember) bool) []string {
+	if refers == nil {
+		return c.With(namespace, value)
+	}
+	var names []string
+	for _, chunk := range c.members.Find(namespace, value) {
+		if m := (&part{members: chunk.Spec.AllMembers()}).find(value); m != nil && refers(m) {
+			names = append(names, chunk.Name)
+		}
+	}
+	return names
+}
+
 // load returns the chunk of a reference, from the cache or, if the cache does not have it yet, from
 // the API server.
 func (s *Session) load(reference v1alpha1.ScimMemberChunkReference) (p *part, cached bool) {

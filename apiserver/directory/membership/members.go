@@ -277,11 +277,20 @@ func (m *Members) Put(element map[string]any) bool {
 		return false
 	}
 	added := &v1alpha1.ScimMember{Value: value, Type: memberType}
-	if declared == "" && m.typeOf(added) == TypeGroup && !m.isListed(value) {
+	if declared == "" && m.isGroup(value) && !m.isListed(value) {
 		added.Type = TypeGroup
 	}
 	m.set(value, old, added)
 	return true
+}
+
+// isGroup reports whether there is a group with an id, and no user.
+func (m *Members) isGroup(value string) bool {
+	if r, ok := m.session.Resolve(&v1alpha1.ScimMember{Value: value}); ok {
+		return r.Type == TypeGroup
+	}
+	r, ok := m.session.Resolve(&v1alpha1.ScimMember{Value: value, Type: TypeGroup})
+	return ok && r.Type == TypeGroup
 }
 
 // isListed reports whether a member is in the group itself, removed or not.
