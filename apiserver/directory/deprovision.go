@@ -24,10 +24,16 @@ import (
 const attributeActive = "active"
 
 // active is the attribute active of a user. Its value is the effective state. Only an explicit value
-// changes it.
+// changes it. The document of a request over SCIM does not have the value false of a manifest: so one that it has
+// afterwards is that of the request, and is stored besides that of the manifest, which may become true.
 var active = &row[v1alpha1.ScimUserSpec]{
 	name: attributeActive, defaultValue: true,
-	get: func(_ *view, _ string, s *v1alpha1.ScimUserSpec) any { return s.IsActive() },
+	get: func(v *view, _ string, s *v1alpha1.ScimUserSpec) any {
+		if v.editing && bySCIM(v.ctx) && !s.IsActive() && s.DeprovisionTime == nil {
+			return nil
+		}
+		return s.IsActive()
+	},
 	set: func(v *view, _ string, s *v1alpha1.ScimUserSpec, value any) {
 		active, given := value.(bool)
 		switch {
@@ -90,9 +96,10 @@ type withdrawnError struct {
 // Unwrap returns the reason of the rejection.
 func (e *withdrawnError) Unwrap() error { return e.OwnedError }
 
-// deactivation deactivates a user if a document does.
+// deactivation deactivates a user if a document does. Over SCIM it also deactivates one who is inactive by the manifest only.
 func deactivation(v *view, u *v1alpha1.ScimUser, d schema.Document) (string, error) {
-	if requested, given := d[attributeActive].(bool); !given || requested || !u.Spec.IsActive() {
+	done := !u.Spec.IsActive() && (u.Spec.DeprovisionTime != nil || !bySCIM(v.ctx))
+	if requested, given := d[attributeActive].(bool); !given || requested || done {
 		return "", nil
 	}
 	live := u.DeepCopy()

@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimtest"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/fieldowner"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -156,6 +157,49 @@ func TestDeactivationWinsWithinARequest(t *testing.T) {
 		if after := r.storedUser(name); after.ResourceVersion != before.ResourceVersion {
 			t.Errorf("%s: the repeated request wrote %+v", name, after.Spec)
 		}
+	}
+}
+
+// TestDeactivationOfInactiveUsers: a SCIM client deactivates, or deletes, a user whose manifest has active: false. The user stays
+// inactive when the manifest has active: true. A change of another attribute does not deactivate the user.
+func TestDeactivationOfInactiveUsers(t *testing.T) {
+	r := newFixture(t)
+	ctx := fieldowner.With(t.Context(), fieldowner.SCIM)
+	set := func(id, name string, value any) error {
+		_, err := r.ReplaceResource(ctx, r.Tenant.user, id, func(u *schema.Resource) (schema.Document, error) {
+			u.Document[name] = value
+			return u.Document, nil
+		})
+		return err
+	}
+	for name, deactivate := range map[string]func(id string) error{
+		"patch": func(id string) error { return set(id, "active", false) },
+		"delete": func(id string) error {
+			err := r.DeleteResource(ctx, r.Tenant.user, id, pass)
+			wantError(t, err, http.StatusConflict, "")
+			return nil
+		},
+	} {
+		yaml := func(active bool) map[string]any {
+			return manifest("ScimUser", name, map[string]any{"userName": name, "active": active})
+		}
+		r.apply("argocd-controller", yaml(false))
+		r.must(set(name, "title", "T"))
+		if u := r.storedUser(name); u.Spec.DeprovisionTime != nil || u.Spec.Title != "T" {
+			t.Errorf("%s: after the change of the title: %+v", name, u.Spec)
+		}
+		var versions []string
+		for range 2 {
+			r.must(deactivate(name))
+			versions = append(versions, r.storedUser(name).ResourceVersion)
+		}
+		if versions[0] != versions[1] {
+			t.Errorf("%s: the repeated deactivation wrote", name)
+		}
+		r.apply("argocd-controller", yaml(true))
+		r.wantActive(name, false)
+		r.must(set(name, "active", true))
+		r.wantActive(name, true)
 	}
 }
 
