@@ -162,6 +162,7 @@ func (c *collection[T, S]) live(ctx context.Context, namespace, id string) (T, e
 	if err != nil || !isVisible(o) {
 		return o, scimerror.NotFound(c.name, id)
 	}
+	restoreDeprovisionTime(o)
 	return o, nil
 }
 

@@ -48,6 +48,17 @@ var active = &row[v1alpha1.ScimUserSpec]{
 	},
 }
 
+// restoreDeprovisionTime restores spec.deprovisionTime of a user whose object was replaced by one without it, as the controller
+// is about to do, and reports whether it has. Such a user is inactive for keys and tokens.
+func restoreDeprovisionTime(o v1alpha1.Object) bool {
+	u, isUser := o.(*v1alpha1.ScimUser)
+	if !isUser || !u.LostDeprovisionTime() {
+		return false
+	}
+	u.Spec.DeprovisionTime = u.Status.DeprovisionTime.DeepCopy()
+	return true
+}
+
 // beforeDeactivation creates the claim for the name of a user who is being deactivated. If an authoritative
 // field manager owns spec.active, the field keeps its value, because the manager would revert the change:
 // spec.deprovisionTime is sufficient to deactivate the user. The opposite change, which activates a user

@@ -334,6 +334,42 @@ func TestReplacedUsersStayInactive(t *testing.T) {
 	}
 }
 
+// TestReplacedUsersBeforeTheController: a deactivated user whose object kubectl replace has replaced is shown as inactive before the
+// controller has restored the deactivation. Other changes restore it, and an activation over SCIM ends it.
+func TestReplacedUsersBeforeTheController(t *testing.T) {
+	r := newFixture(t)
+	id := r.user("ada@example.com").ID
+	r.must(r.set(r.Tenant.user, id, schema.Document{"active": false}))
+	status := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"deprovisionTime":"2026-01-01T00:00:00Z"}}`))
+	r.must(r.api.Status().Patch(t.Context(), r.storedUser(id), status))
+	for name, c := range map[string]struct {
+		change func() error
+		active bool
+	}{
+		"title": {func() error { return r.set(r.Tenant.user, id, schema.Document{"title": "T"}) }, false},
+		"settings": {func() error {
+			_, err := r.d.ChangeUser(t.Context(), r.namespace, id, func(u *v1alpha1.ScimUser) error {
+				u.Spec.Settings = &v1alpha1.UserSettings{Theme: "dark"}
+				return nil
+			})
+			return err
+		}, false},
+		"deactivation": {func() error { return r.set(r.Tenant.user, id, schema.Document{"active": false}) }, false},
+		"activation":   {func() error { return r.set(r.Tenant.user, id, schema.Document{"active": true}) }, true},
+	} {
+		t.Log(name)
+		replaced := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: id, ResourceVersion: r.storedUser(id).ResourceVersion}}
+		replaced.Spec = v1alpha1.ScimUserSpec{UserName: "ada@example.com", Active: new(true)}
+		r.must(r.api.Update(t.Context(), replaced, client.FieldOwner("kubectl-replace")))
+		r.wantActive(id, false)
+		r.must(c.change())
+		r.wantActive(id, c.active)
+		if u := r.storedUser(id); !v1alpha1.HasSCIMWrite(u) || u.Spec.IsActive() != c.active {
+			t.Errorf("%s: stored %+v", name, u.Spec)
+		}
+	}
+}
+
 // TestRestoredDeactivationEndsOverSCIM: after the controller has restored a deactivation that kubectl replace removed, a
 // SCIM client activates the user as before.
 func TestRestoredDeactivationEndsOverSCIM(t *testing.T) {

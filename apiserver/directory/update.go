@@ -62,8 +62,13 @@ func (c *collection[T, S]) replaceResource(v *view, id string, replace func(*sch
 	return c.response(v, o)
 }
 
-// applyChange calls replace with the live resource and writes the result to the spec of edited.
+// applyChange calls replace with the live resource and writes the result to the spec of edited. A lost deactivation is restored
+// before, and the annotation of a write over SCIM shows that it was not lost if replace ends it.
 func (c *collection[T, S]) applyChange(editing *view, r *reservation[T, S], live, edited T, replace func(*schema.Resource) (schema.Document, error)) error {
+	restored := restoreDeprovisionTime(edited)
+	if restored {
+		live, _ = edited.DeepCopyObject().(T)
+	}
 	resource := c.resource(editing, live)
 	if err := editing.members.Err(); err != nil {
 		return err
@@ -84,7 +89,11 @@ func (c *collection[T, S]) applyChange(editing *view, r *reservation[T, S], live
 	if err := c.storeSeparately(editing, edited, d); err != nil {
 		return err
 	}
-	c.stamp(live, edited)
+	if restored {
+		lastmodified.Stamp(edited, c.d.clock.Now())
+	} else {
+		c.stamp(live, edited)
+	}
 	if value := c.unique.Value(edited); c.unique.Name(value) == c.unique.Name(c.unique.Value(live)) {
 		r.release(editing.ctx) // of an earlier attempt with another value
 		return nil
@@ -131,6 +140,7 @@ func (d *Directory) ChangeUser(ctx context.Context, namespace, name string, chan
 		if !isVisible(live) {
 			return edit.ErrDeleted
 		}
+		restoreDeprovisionTime(edited)
 		if err := change(edited); err != nil {
 			return err
 		}
