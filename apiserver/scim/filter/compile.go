@@ -145,6 +145,9 @@ func (c *compiler) leaf(p Path) (*leaf, error) {
 	if err := notSensitive(ref, p.At); err != nil {
 		return nil, err
 	}
+	if isURL(ref) {
+		return nil, invalidAt(p.At, "%s is a URL of this service: it cannot be used in a filter; use the id of the resource", ref)
+	}
 	l := &leaf{ref: ref, inside: c.resourceType == nil}
 	if p.Filter == nil {
 		return l, nil
@@ -211,6 +214,15 @@ func notSensitive(ref schema.Ref, at int) error {
 func isSensitive(ref schema.Ref) bool {
 	never := func(a *schema.Attribute) bool { return a != nil && (a.Hidden || a.Returned == schema.Never) }
 	return never(ref.Attribute) || never(ref.Sub)
+}
+
+// isURL reports whether an attribute is the URL of a resource. It is derived from the id and the address that the client uses when a
+// response is written, so that filters and sorting do not have its value.
+func isURL(ref schema.Ref) bool {
+	if ref.Sub == nil {
+		return false
+	}
+	return ref.Sub.Name == "$ref" || ref.Extension == "" && ref.Attribute.Name == "meta" && ref.Sub.Name == "location"
 }
 
 func invalidAt(at int, format string, args ...any) error {

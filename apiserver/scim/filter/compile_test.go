@@ -59,6 +59,11 @@ func TestCompileErrors(t *testing.T) {
 		`active eq 1`:                    `it is compared with true or false`,
 		`meta.created gt "yesterday"`:    `meta.created is of type dateTime: it is compared with a time`,
 		`meta.created gt 5`:              `it is compared with a time`,
+		`title pr or meta.location pr`:   `at position 13: meta.location is a URL of this service`,
+		`meta[location co "/Users/"]`:    `at position 6: meta.location is a URL of this service`,
+		`groups.$ref ne "x"`:             `groups.$ref is a URL of this service`,
+		`groups[$ref eq "x"]`:            `groups.$ref is a URL of this service`,
+		`manager.$ref pr`:                `:manager.$ref is a URL of this service`,
 		`title gt null`:                  `at position 7: null is compared with eq and ne only`,
 		`title co null`:                  `null is compared with eq and ne only`,
 	} {

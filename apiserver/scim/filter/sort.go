@@ -35,7 +35,7 @@ func Compare(a, b SortKey) int {
 
 // Sortable returns an error if resources cannot be sorted by an attribute: 400 invalidPath for complex
 // attributes without "value" and for lists of references, such as members, which have neither a primary
-// element nor an order; 403 sensitive for attributes that are never returned.
+// element nor an order, and for URLs of resources; 403 sensitive for attributes that are never returned.
 func Sortable(ref schema.Ref) error {
 	a := ref.Attribute
 	if a == nil {
@@ -44,6 +44,9 @@ func Sortable(ref schema.Ref) error {
 	leaf := sortLeaf(ref)
 	if isSensitive(schema.Ref{Attribute: a, Sub: leaf}) {
 		return &scimerror.Error{Status: http.StatusForbidden, Type: scimerror.Sensitive, Detail: ref.String() + " cannot be sorted by"}
+	}
+	if isURL(ref) {
+		return scimerror.Bad(scimerror.InvalidPath, "%s is a URL of this service: it cannot be sorted by", ref)
 	}
 	if leaf == nil || leaf.Type == schema.Complex {
 		return scimerror.Bad(scimerror.InvalidPath, "%s has sub-attributes: name the one to sort by", ref)

@@ -95,7 +95,7 @@ func TestSortable(t *testing.T) {
 	for by, want := range map[string]string{
 		"name": "name has sub-attributes", "addresses": "addresses has sub-attributes", "meta": "meta has sub-attributes",
 		"groups": "groups is a list of references", "groups.value": "groups.value is a list of references",
-		schema.EnterpriseURN: "is a schema",
+		schema.EnterpriseURN: "is a schema", "meta.location": "meta.location is a URL", schema.EnterpriseURN + ":manager.$ref": "manager.$ref is a URL",
 	} {
 		wantError(t, Sortable(resolve(t, by, schema.User)), 400, scimerror.InvalidPath, want)
 	}
