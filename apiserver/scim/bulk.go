@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,6 +29,8 @@ type bulkOperation struct {
 	index                         int
 	method, path, bulkID, version string
 	data                          map[string]any
+	// target is the bulkId in path; empty if there is none.
+	target string
 	// references are the bulkIds that path and data refer to.
 	references []string
 	result     *bulkResult
@@ -114,11 +117,12 @@ func (run *bulkRun) stopped() bool {
 // next returns the first pending operation whose references are all resolved. If there is none, it
 // returns the first creation in a cycle, with complete false. If there is none either, the
 // references can never be resolved: it returns the first pending operation, which then fails.
+// An operation on a resource that still lacks references waits: adding them would undo its change.
 func (run *bulkRun) next() (o *bulkOperation, complete bool) {
 	var creation, first *bulkOperation
 	for _, o := range run.operations {
 		switch {
-		case o.result != nil:
+		case o.result != nil, run.waits(o):
 			continue
 		case len(run.missing(o)) == 0:
 			return o, true
@@ -133,6 +137,13 @@ func (run *bulkRun) next() (o *bulkOperation, complete bool) {
 		return creation, false
 	}
 	return first, true
+}
+
+// waits reports whether an operation is one on a resource that still lacks references. Then there is a pending creation, which does
+// not wait.
+func (run *bulkRun) waits(o *bulkOperation) bool {
+	return o.method != http.MethodPost && o.target != "" &&
+		slices.ContainsFunc(run.unfinished, func(creation *bulkOperation) bool { return creation.bulkID == o.target })
 }
 
 // missing returns the bulkIds that an operation refers to and that have no id yet.

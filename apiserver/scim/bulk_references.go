@@ -11,11 +11,10 @@ const bulkIDPrefix = "bulkId:"
 
 func clipID(id string) string { return strings.Trim(scimerror.Quote(id), `"`) }
 
-// references returns the bulkIds that the path and the data of an operation refer to.
-func references(o *bulkOperation) []string {
-	var found []string
+// references returns the bulkIds that the path and the data of an operation refer to, and target is the one in the path.
+func references(o *bulkOperation) (found []string, target string) {
 	if _, id, ok := strings.Cut(o.path, "/"+bulkIDPrefix); ok {
-		found = append(found, id)
+		found, target = append(found, id), id
 	}
 	var walk func(any)
 	walk = func(value any) {
@@ -35,7 +34,7 @@ func references(o *bulkOperation) []string {
 		}
 	}
 	walk(o.data)
-	return found
+	return found, target
 }
 
 // resolve returns a copy of value with references replaced by ids. If drop is set, list elements

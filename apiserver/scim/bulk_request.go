@@ -49,7 +49,7 @@ func parseBulk(body map[string]any) (operations []*bulkOperation, failOnErrors i
 			return nil, 0, scimerror.Bad(scimerror.InvalidValue, "Operations[%d].bulkId: %s is not unique", i, scimerror.Quote(o.bulkID))
 		}
 		seen[o.bulkID] = true
-		o.references = references(o)
+		o.references, o.target = references(o)
 		operations[i] = o
 	}
 	return operations, failOnErrors, nil

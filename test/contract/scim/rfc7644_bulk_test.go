@@ -199,6 +199,20 @@ func TestRFC7644Section3_7_1_CircularReferences(t *testing.T) {
 			read.Want("members.0.value", strings.TrimPrefix(operationPath(got, (i+1)%3), "/Groups/")).Want("members.1", nil).Want("meta.version", got.Value(fmt.Sprintf("Operations.%d.version", i)))
 		}
 	})
+	t.Run("a change of a group that still lacks a member", func(t *testing.T) {
+		got := sendBulk(t, admin, bulk(user("u", ""), group("a", `{"value":"bulkId:b","type":"Group"}`),
+			`{"method":"PATCH","path":"/Groups/bulkId:a","data":{"schemas":["`+suite.PatchURN+`"],"Operations":[{"op":"add","path":"members","value":[{"value":"bulkId:u"}]}]}}`,
+			group("b", `{"value":"bulkId:a","type":"Group"}`)))
+		if statuses(got) != "201 201 200 201" {
+			t.Fatalf("%s", got.Raw)
+		}
+		members := admin.Call(t, "GET", operationPath(got, 1), nil).WantStatus(200)
+		for _, id := range []string{strings.TrimPrefix(operationPath(got, 0), "/Users/"), strings.TrimPrefix(operationPath(got, 3), "/Groups/")} {
+			if !strings.Contains(string(members.Raw), `"value":"`+id+`"`) {
+				t.Errorf("%s is no member: %s", id, members.Raw)
+			}
+		}
+	})
 	t.Run("of two managers", func(t *testing.T) {
 		manager := func(id string) string {
 			return `,"` + suite.EnterpriseURN + `":{"manager":{"value":"bulkId:` + id + `"}}`
