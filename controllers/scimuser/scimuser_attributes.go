@@ -6,11 +6,13 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/predicates"
 	"github.com/quoin-dev/quoin/controllers/requests"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 	"github.com/quoin-dev/quoin/internal/userattribute"
@@ -47,6 +49,20 @@ func ofAttribute(c client.Reader) handler.MapFunc {
 			client.InNamespace(a.Namespace), client.MatchingFields{indexAttribute: string(a.Spec.Name)})
 	}
 }
+
+// takesEffect selects the status update of an attribute above the limit of the account that takes effect, because another one was
+// deleted. The values of users for it are not ignored any more.
+var takesEffect = predicates.Changed(func(obj client.Object) string {
+	a, ok := obj.(*v1alpha1.UserAttribute)
+	if !ok {
+		return ""
+	}
+	stalled := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionStalled)
+	if stalled == nil || stalled.Reason != v1alpha1.ReasonLimitExceeded {
+		return ""
+	}
+	return stalled.Reason
+})
 
 // checkAttributes checks the values of attributes. It returns a note on values without a UserAttribute, which are
 // ignored because objects are applied in any order, or an outcome that ends the reconciliation.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -53,6 +54,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 		For(&v1alpha1.ScimUser{}, predicates.Spec()).
 		Watches(&v1alpha1.ScimUser{}, requests.Later(reportsDelay, ofManager(c)), predicates.Existence()).
 		Watches(&v1alpha1.UserAttribute{}, requests.Later(attributeDelay, ofAttribute(c)), predicates.Existence()).
+		Watches(&v1alpha1.UserAttribute{}, requests.Later(attributeDelay, ofAttribute(c)), builder.WithPredicates(takesEffect)).
 		Watches(&v1alpha1.AccountRole{}, requests.Later(scim.RolesDelay, ofRole(c)), predicates.Existence())
 	return scim.Watch(b, c, claims.UserName, &v1alpha1.ScimUserList{}).WithOptions(opts).Complete(r)
 }

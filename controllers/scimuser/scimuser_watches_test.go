@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -105,4 +106,28 @@ func TestWatches(t *testing.T) {
 	f.waitForReady("ann", "Succeeded", func(m string) bool { return m != "The user is in effect" })
 	f.must(f.api.Delete(t.Context(), f.account))
 	f.waitForReady("ann", "AccountNotFound", nil)
+}
+
+// TestAttributesThatTakeEffect: users with a value for an attribute above the limit of the account are reconciled when it takes effect,
+// and not after other changes of its status.
+func TestAttributesThatTakeEffect(t *testing.T) {
+	with := func(condition, reason string) *v1alpha1.UserAttribute {
+		a := &v1alpha1.UserAttribute{}
+		meta.SetStatusCondition(&a.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: reason})
+		return a
+	}
+	above, ready := with(v1alpha1.ConditionStalled, v1alpha1.ReasonLimitExceeded), with(v1alpha1.ConditionReady, v1alpha1.ReasonSucceeded)
+	for name, c := range map[string]struct {
+		before, after *v1alpha1.UserAttribute
+		want          bool
+	}{
+		"takes effect":                  {above, ready, true},
+		"is stalled for another reason": {with(v1alpha1.ConditionStalled, v1alpha1.ReasonAccountNotFound), ready, false},
+		"stays above the limit":         {above, above, false},
+		"is new":                        {&v1alpha1.UserAttribute{}, ready, false},
+	} {
+		if got := takesEffect.Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}); got != c.want {
+			t.Errorf("%s: selected %t, want %t", name, got, c.want)
+		}
+	}
 }
