@@ -21,7 +21,7 @@ func decode(t testing.TB, text string) map[string]any {
 	return object
 }
 
-var entra = Leniency{StringBooleans: true, BareValues: true, EmptyUnassigns: true, ForeignSchemas: true}
+var entra = Leniency{StringBooleans: true, BareValues: true, EmptyUnassigns: true, ForeignSchemas: true, ForeignSubAttributes: true}
 
 func TestNormalize(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -39,6 +39,7 @@ func TestNormalize(t *testing.T) {
 		"an empty extension is dropped":                         {`{"userName":"a","` + EnterpriseURN + `":{}}`, Leniency{}, Document{"userName": "a"}},
 		"Entra ID: booleans in quotes":                          {`{"userName":"a","active":"False","emails":[{"value":"x","primary":"True"}]}`, entra, Document{"userName": "a", "active": false, "emails": []any{map[string]any{"value": "x", "primary": true}}}},
 		"Entra ID: the manager as an id":                        {`{"userName":"a","` + EnterpriseURN + `":{"manager":"7"}}`, entra, Document{"userName": "a", EnterpriseURN: map[string]any{"manager": map[string]any{"value": "7"}}}},
+		"Entra ID: a manager with other members":                {`{"userName":"a","` + EnterpriseURN + `":{"manager":{"value":"7","mail":"m@x"}}}`, entra, Document{"userName": "a", EnterpriseURN: map[string]any{"manager": map[string]any{"value": "7"}}}},
 		"Entra ID: no manager":                                  {`{"userName":"a","` + EnterpriseURN + `":{"manager":""}}`, entra, Document{"userName": "a"}},
 		"Entra ID: a schema of its own":                         {`{"schemas":["` + UserURN + `","http://schemas.microsoft.com/x"],"userName":"a","http://schemas.microsoft.com/x":{}}`, entra, Document{"userName": "a"}},
 	} {
@@ -160,6 +161,7 @@ func FuzzNormalize(f *testing.F) {
 	for _, seed := range []string{
 		`{"userName":"a","emails":[{"value":"x","primary":"True"}],"active":"false"}`, `{"name":{"givenName":null}}`,
 		`{"` + EnterpriseURN + `":{"manager":"1"}}`, `{"schemas":["` + UserURN + `"],"x509Certificates":[{"value":"AA=="}]}`, `{"emails":"a","roles":["x"]}`,
+		`{"` + EnterpriseURN + `":{"manager":{"value":"1","mail":"m@x"}}}`,
 	} {
 		f.Add([]byte(seed), true)
 	}
