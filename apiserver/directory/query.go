@@ -72,9 +72,17 @@ const (
 	shortGroup = 1000
 )
 
-// newer returns the newer of two copies of an object, from the cache and from the API server.
+// newer returns the newer of two copies of an object, from the cache and from the API server. An object that was deleted and
+// created again is newer than the deleted one, whatever their generations.
 func newer[T v1alpha1.Object](x, y T) T {
-	if !isNil(x) && x.GetGeneration() > y.GetGeneration() {
+	switch {
+	case isNil(x):
+		return y
+	case x.GetUID() != y.GetUID():
+		if x.GetCreationTimestamp().After(y.GetCreationTimestamp().Time) {
+			return x
+		}
+	case x.GetGeneration() > y.GetGeneration():
 		return x
 	}
 	return y

@@ -202,3 +202,19 @@ func sorted(ids []string) []string {
 	slices.Sort(copied)
 	return copied
 }
+
+// TestNewerCopies checks which of two copies of an object a filter with several lookups uses.
+func TestNewerCopies(t *testing.T) {
+	object := func(uid types.UID, created, generation int64) *v1alpha1.ScimUser {
+		return &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{UID: uid, CreationTimestamp: metav1.Unix(created, 0), Generation: generation}}
+	}
+	deleted, again, changed := object("a", 1, 5), object("b", 2, 1), object("b", 2, 2)
+	for _, pair := range [][2]*v1alpha1.ScimUser{{nil, deleted}, {deleted, again}, {again, changed}} { // the second one is newer
+		if got := newer(pair[0], pair[1]); got != pair[1] {
+			t.Errorf("got %+v", got.ObjectMeta)
+		}
+		if pair[0] != nil && newer(pair[1], pair[0]) != pair[1] {
+			t.Errorf("in the other order: not %+v", pair[1].ObjectMeta)
+		}
+	}
+}
