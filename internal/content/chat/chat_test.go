@@ -554,7 +554,7 @@ func testNewDeployment(w *world) {
 	}
 	w.is(w.threads.Append(w.Context(), l, bodies("b")...), ErrLost)
 	w.is(w.threads.End(w.Context(), l, Done), ErrLost)
-	if run, err := w.threads.Run(w.Context(), demo.Account.UID, old.ID, l.Run); err != nil || run.State != Failed || run.Last != 1 { // whoever reads it sees the end
+	if run, err := w.threads.Run(w.Context(), demo.Account.UID, old.ID, l.Run); err != nil || run.State != Failed || run.Last != 1 {
 		w.Errorf("the run of the deleted deployment is %+v, %v", run, err)
 	}
 	w.must(w.threads.Append(w.Context(), next, bodies("c")...))
