@@ -118,8 +118,8 @@ func (s *session) execPsql(ctx context.Context, c client.Reader, e *v1alpha1.Env
 	if err := c.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Status.CredentialsSecret}, secret); err != nil {
 		return err
 	}
-	// ctx ends with Ctrl-C, running does not.
-	running, release := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)
+	// ctx ends with Ctrl-C, running does not. The other signals of a terminal do not reach kubectl either, so they are handled here.
+	running, release := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer release()
 	port, stop, err := s.forward(ctx, running, e)
 	if err != nil {
