@@ -228,8 +228,6 @@ func TestMatchValuePath(t *testing.T) {
 		`employeeNumber eq "701984"`:                                           true,
 		enterprise + ` pr`:                                                     true,
 		enterprise + ` eq null`:                                                false,
-		`groups.$ref co "../groups/"`:                                          false,
-		`groups[$ref co "../Groups/"]`:                                         true,
 	})
 	plain := &schema.Resource{Type: schema.User, Document: schema.Document{"userName": "x"}}
 	check(t, schema.User, plain, enterprise+` pr`, false)
