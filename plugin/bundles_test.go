@@ -14,10 +14,13 @@ import (
 // An archive has the logs of Quoin even if there are more logs of accounts than the limit, and names the limit.
 func TestBundleLimitsLogs(t *testing.T) {
 	const pod = `{"metadata":{"name":%q,"namespace":%q},"status":{"containerStatuses":[%s]}}`
-	containers := strings.TrimSuffix(strings.Repeat(`{"name":"c"},`, maxLogs+1), ",")
+	var containers []string
+	for i := range maxLogs + 1 {
+		containers = append(containers, fmt.Sprintf(`{"name":"c%d"}`, i))
+	}
 	url := kubernetes(t, map[string]string{
 		"/version":                                         `{"gitVersion":"v1.36.0"}`,
-		"/api/v1/namespaces/demo/pods":                     `{"items":[` + fmt.Sprintf(pod, "many", "demo", containers) + `]}`,
+		"/api/v1/namespaces/demo/pods":                     `{"items":[` + fmt.Sprintf(pod, "many", "demo", strings.Join(containers, ",")) + `]}`,
 		"/api/v1/namespaces/demo/pods/many/log":            "a line\n",
 		"/api/v1/namespaces/quoin-system/pods":             `{"items":[` + fmt.Sprintf(pod, "gateway", "quoin-system", `{"name":"quoin"}`) + `]}`,
 		"/api/v1/namespaces/quoin-system/pods/gateway/log": "the log of Quoin\n",
