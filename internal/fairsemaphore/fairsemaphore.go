@@ -28,7 +28,8 @@ type Semaphore struct {
 }
 
 // Processors is the semaphore of the processors of this process: all but one, and one at least. While the work has its turn,
-// the threads of all other work preempt its own.
+// the threads of all other work preempt its own. So a turn must be ended by the goroutine that has begun it: another one has
+// another thread.
 var Processors = &Semaphore{free: max(1, processors.Count-1), preemptible: true}
 
 // New returns a semaphore with limit places.

@@ -1,4 +1,4 @@
-// Package processors sets how many goroutines of a server run at a time.
+// Package processors sets how many goroutines of a server run at a time, and which threads others preempt.
 package processors
 
 import (
