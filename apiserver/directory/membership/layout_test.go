@@ -350,6 +350,46 @@ func TestMemberTypes(t *testing.T) {
 	}
 }
 
+// TestMemberBecomesAGroup: a member without a type that refers to nothing is stored as a group when it is put again and there is a group
+// with its name. It was added before the group, or by a release that stored groups without a type.
+func TestMemberBecomesAGroup(t *testing.T) {
+	g := newTestGroup(t)
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, "later", "never") })
+	exists := false
+	session := &Session{Context: t.Context(), Chunks: g.cache, Namespace: "acme", Unresolved: true, Resolve: func(m *v1alpha1.ScimMember) (Resolved, bool) {
+		return Resolved{Type: TypeGroup}, exists && m.Value == "later" && m.Type == TypeGroup
+	}}
+	m := session.Members(&g.spec)
+	element := map[string]any{"value": "later"}
+	if m.Put(element) {
+		t.Error("Put changed a member that refers to nothing")
+	}
+	exists = true
+	if !m.Put(element) || m.Put(element) || m.Put(map[string]any{"value": "never"}) {
+		t.Error("Put did not change the member, or changed one twice, or another one")
+	}
+	want := []v1alpha1.ScimMember{{Value: "later", Type: TypeGroup}, {Value: "never"}}
+	if parts := m.layout().parts; len(parts) != 1 || !slices.Equal(parts[0].members, want) || m.Len() != 2 {
+		t.Errorf("%d members in %d parts: %v", m.Len(), len(parts), parts)
+	}
+}
+
+// TestListedMembersKeepTheirType: a client that sends no types changes none of those that a manifest has.
+func TestListedMembersKeepTheirType(t *testing.T) {
+	g := newTestGroup(t)
+	g.groups["sub"], g.groups["untyped"] = true, true
+	g.spec.Members = []v1alpha1.ScimMember{{Value: "sub", Type: TypeGroup}, {Value: "missing", Type: TypeGroup}, {Value: "untyped"}}
+	want := slices.Clone(g.spec.Members)
+	for name, change := range map[string]func(schema.Set){
+		"added":    func(s schema.Set) { scimtest.AddMembers(s, "sub", "missing", "untyped") },
+		"replaced": func(s schema.Set) { s.Clear(); scimtest.AddMembers(s, "sub", "missing", "untyped") },
+	} {
+		if g.change(t, change); !slices.Equal(g.spec.Members, want) || len(g.spec.Chunks()) > 0 {
+			t.Errorf("%s: listed %v, want %v", name, g.spec.Members, want)
+		}
+	}
+}
+
 // BenchmarkOneMember measures the change of one member without an API server.
 func BenchmarkOneMember(b *testing.B) {
 	for _, size := range []int{100, 50_000} {

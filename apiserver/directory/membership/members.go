@@ -256,8 +256,8 @@ func (m *Members) References() iter.Seq[*v1alpha1.ScimMember] {
 
 // Put implements schema.Set. It stores value and type of an element; display is derived from the
 // member. A member that exists is unchanged unless the element has another type. A new one without a type has
-// that of what it refers to, because a stored member without a type is a user. One that the group lists keeps
-// its type, which a program may own.
+// that of what it refers to, because a stored member without a type is a user; so has one that exists and refers
+// to nothing. One that the group lists keeps its type, which a program may own.
 func (m *Members) Put(element map[string]any) bool {
 	value, _ := element["value"].(string)
 	declared, _ := element["type"].(string)
@@ -273,15 +273,36 @@ func (m *Members) Put(element map[string]any) bool {
 		return false
 	}
 	old := m.current(value)
-	if old != nil && (declared == "" || cmp.Or(memberType, TypeUser) == m.typeOf(old)) {
+	if old != nil && (declared == "" && !m.isMissingUser(old) || declared != "" && cmp.Or(memberType, TypeUser) == m.typeOf(old)) {
 		return false
 	}
+	if declared == "" {
+		memberType = m.impliedType(value)
+	}
 	added := &v1alpha1.ScimMember{Value: value, Type: memberType}
-	if declared == "" && m.isGroup(value) && !m.isListed(value) {
-		added.Type = TypeGroup
+	if old != nil && TypeOf(added) == TypeOf(old) {
+		return false
 	}
 	m.set(value, old, added)
 	return true
+}
+
+// isMissingUser reports whether a member that is stored as a user refers to nothing.
+func (m *Members) isMissingUser(x *v1alpha1.ScimMember) bool {
+	_, ok := m.session.Resolve(x)
+	return !ok && TypeOf(x) == TypeUser
+}
+
+// impliedType returns the type of a member that is put without one: that with which the group itself lists it, removed or not, and
+// else that of what it refers to.
+func (m *Members) impliedType(value string) v1alpha1.ScimMemberType {
+	if i := slices.IndexFunc(m.listed, func(x v1alpha1.ScimMember) bool { return x.Value == value }); i >= 0 {
+		return m.listed[i].Type
+	}
+	if m.isGroup(value) {
+		return TypeGroup
+	}
+	return ""
 }
 
 // isGroup reports whether there is a group with an id, and no user.
@@ -291,11 +312,6 @@ func (m *Members) isGroup(value string) bool {
 	}
 	r, ok := m.session.Resolve(&v1alpha1.ScimMember{Value: value, Type: TypeGroup})
 	return ok && r.Type == TypeGroup
-}
-
-// isListed reports whether a member is in the group itself, removed or not.
-func (m *Members) isListed(value string) bool {
-	return slices.ContainsFunc(m.listed, func(x v1alpha1.ScimMember) bool { return x.Value == value })
 }
 
 // typeOf returns the actual type of a member; its declared type if it refers to nothing.

@@ -21,11 +21,10 @@ func (s *set) checkMutable() error {
 }
 
 func (s *set) put(value string, element map[string]any) error {
-	if old, ok := s.held.Get(value); ok && equal(old, element) {
-		return nil
-	}
-	if err := s.checkMutable(); err != nil {
-		return err
+	if old, ok := s.held.Get(value); !ok || !equal(old, element) {
+		if err := s.checkMutable(); err != nil {
+			return err
+		}
 	}
 	s.held.Put(element)
 	return nil
