@@ -25,8 +25,8 @@ type Users interface {
 	// UsersNamed returns the ScimUsers in a namespace with a user name, ignoring case, also those that lost it to
 	// another one. They are shared and must not be modified.
 	UsersNamed(namespace, userName string) []*v1alpha1.ScimUser
-	// UsersFreed returns how many ScimUsers in a namespace were deleted or renamed so far. Whoever does not find such a user by its
-	// name has the number with it.
+	// UsersFreed returns how many ScimUsers in a namespace were deleted or renamed so far. A call after UsersNamed did not return
+	// such a user counts it.
 	UsersFreed(namespace string) uint64
 	// RolesOfGroups returns the roles of the groups that a user is in, directly or through others.
 	RolesOfGroups(ctx context.Context, namespace, user string) []v1alpha1.AccountRoleReference

@@ -75,7 +75,7 @@ type collection[T v1alpha1.Object, S any] struct {
 	// byUniqueValue is the index of the unique value, and indexes are those of attributes, by path.
 	byUniqueValue *attributeIndex[T]
 	indexes       map[string]*attributeIndex[T]
-	// freed counts the unique values that objects have no more.
+	// freed counts the objects that were deleted or lost their unique value to a change, by namespace.
 	freed counts
 	// observe reports events that were handled to waiting writers.
 	observe func(before, after any)
@@ -113,7 +113,7 @@ func (c *collection[T, S]) changed(before, after any) {
 	old, changed := stateOf[T](before), stateOf[T](after)
 	c.records.change(old.cached, changed.cached)
 	if old.cached != nil && !slices.Equal(c.byUniqueValue.of(old), c.byUniqueValue.of(changed)) {
-		c.freed.add(old.cached.GetNamespace()) // before the index, so that whoever misses the object there has the new count
+		c.freed.add(old.cached.GetNamespace()) // before the index, so that a read after the object is missing there returns the new count
 	}
 	c.byUniqueValue.change(old, changed)
 	for _, x := range c.indexes {
