@@ -150,7 +150,7 @@ func (s *Service) begin(ctx context.Context, scope content.Scope, m Message, rel
 	}
 	// The message is stored before it is acknowledged.
 	if err := l.Append(ctx, stream.User(m.ID, m.Text)); err != nil {
-		go s.abandon(work, l, err) //nolint:gosec // the request has failed: its client does not wait
+		go s.abandon(work, l, err)
 		return nil, problem(err)
 	}
 	go s.answer(work, l, prepared, m, run, release)

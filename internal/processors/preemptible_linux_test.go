@@ -27,10 +27,10 @@ func TestPreemptible(t *testing.T) {
 	end := Preemptible()
 	during := slice(t)
 	end()
-	if during != uint64(longSlice) {
+	if during != longSlice {
 		t.Errorf("the time slice is %d ns, want %d", during, longSlice)
 	}
-	if usual >= uint64(longSlice) {
+	if usual >= longSlice {
 		t.Errorf("the default time slice is %d ns, want less than %d", usual, longSlice)
 	}
 	if after := slice(t); after != usual {
