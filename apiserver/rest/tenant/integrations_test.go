@@ -68,7 +68,7 @@ func TestAChangeWithASecretIsRejectedAsAWhole(t *testing.T) {
 // errWritten ends a change at the write of the integration.
 var errWritten = errors.New("written")
 
-// Whoever may manage integrations does not know the client's secret: it goes to another host only if the request has one, and then
+// A person who may manage integrations does not know the client's secret: it goes to another host only if the request has one, and then
 // the Secret has the new one before the integration has the host.
 func TestAnotherHostGetsNoSecret(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -241,7 +241,7 @@ func testFavorites(w *world) {
 	if got := marked(ada); got != "map[]" {
 		w.Errorf("favorites are %s", got)
 	}
-	// Who does not see a workbook any more removes the mark, and learns nothing of others.
+	// A person who can no longer see a workbook removes the mark, and learns nothing of others.
 	set(ada, wb.ID, true)
 	stranger := ada
 	stranger.Access = access.Subject{Owner: access.User("eve"), Max: access.Manage}
