@@ -320,6 +320,8 @@ func (s *specification) checkValidRequests(t *testing.T) map[string]bool {
 		{"get", "/api/v1/deployments/{edited}/agent-skills?branchName=main", nil, 200},
 		{"delete", "/build/api/v1/deployments/{edited}/branches?branchName=next", nil, 200},
 		{"post", "/build/api/v1/deployments", creation("Document 2"), 200},
+		// This needs dates.
+		{"get", "/api/v1/deployments/{deploymentId}/agent-usage?from=2026-11-01&to=2026-11-30", nil, 200},
 		// These need a model in Git.
 		{"put", "/build/api/v1/deployments/{deploymentId}/branches/staging-environment", map[string]any{"enabled": false, "branchName": "next"}, 200},
 		{"post", "/build/api/v1/deployments/{deploymentId}/pull", map[string]any{"branchName": "next"}, 200},

@@ -91,6 +91,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, e
 		return 0, err
 	}
 	go clustertest.KeepWorkloadsReady(ctx, k8s, addEndpoint)
+	go clustertest.CollectSecrets(ctx, k8s)
 	if err := startGitHub(c.Folder); err != nil {
 		return 0, err
 	}

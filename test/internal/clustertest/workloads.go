@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,6 +56,30 @@ func (c *Cluster) Deploy(ctx context.Context, account, name string, number int) 
 func KeepWorkloadsReady(ctx context.Context, c client.Client, before func(context.Context, *appsv1.Deployment) error) {
 	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		_ = MakeWorkloadsReady(ctx, c, before) // the next round tries again
+	}
+}
+
+// CollectSecrets deletes the Secrets of environments that no longer exist, as the garbage collector of Kubernetes does, until
+// the context ends.
+func CollectSecrets(ctx context.Context, c client.Client) {
+	for ; ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
+		secrets, environments := &metav1.PartialObjectMetadataList{}, &metav1.PartialObjectMetadataList{}
+		secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+		environments.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EnvironmentList"))
+		// The secrets first: those of an environment that is created in between are not among them.
+		if c.List(ctx, secrets) != nil || c.List(ctx, environments) != nil {
+			continue // the next round tries again
+		}
+		exists := map[types.UID]bool{}
+		for i := range environments.Items {
+			exists[environments.Items[i].UID] = true
+		}
+		for i := range secrets.Items {
+			secret := &secrets.Items[i]
+			if owner := metav1.GetControllerOf(secret); owner != nil && owner.Kind == "Environment" && !exists[owner.UID] {
+				_ = c.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+			}
+		}
 	}
 }
 
