@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"regexp"
 	"strconv"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,13 +18,8 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/plugin/portforward"
 )
-
-// forwardTimeout limits the start of a port forward.
-const forwardTimeout = 30 * time.Second
-
-// forwarding is the line of kubectl port-forward with the local port.
-var forwarding = regexp.MustCompile(`^Forwarding from 127\.0\.0\.1:(\d+) `)
 
 // sqlConnection is the structured output of `psql`.
 type sqlConnection struct {
@@ -121,7 +112,7 @@ func (s *session) execPsql(ctx context.Context, c client.Reader, e *v1alpha1.Env
 	// ctx ends with Ctrl-C, running does not. The other signals of a terminal do not reach kubectl either, so they are handled here.
 	running, release := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	defer release()
-	port, stop, err := s.forward(ctx, running, e)
+	port, stop, err := portforward.Start(ctx, running, e.Namespace, engine.APIName(e.Name), engine.PortSQL, s.connectionArguments())
 	if err != nil {
 		return err
 	}
@@ -133,64 +124,6 @@ func (s *session) execPsql(ctx context.Context, c client.Reader, e *v1alpha1.Env
 		return fmt.Errorf("psql: %w", err)
 	}
 	return nil
-}
-
-// forward starts kubectl port-forward to the Service of an environment, unless ctx ends before it has started. It runs
-// until running ends. It returns the local port, and a function that ends kubectl and waits until it has ended.
-func (s *session) forward(ctx, running context.Context, e *v1alpha1.Environment) (port int, stop func(), err error) {
-	running, cancel := context.WithCancel(running)
-	started := context.AfterFunc(ctx, cancel)
-	arguments := append([]string{"port-forward", "--namespace=" + e.Namespace, "service/" + engine.APIName(e.Name), ":" + strconv.Itoa(engine.PortSQL)}, s.connectionArguments()...)
-	command := exec.CommandContext(running, "kubectl", arguments...) //nolint:gosec // the user's own arguments, without a shell
-	command.SysProcAttr = withoutInterrupts()
-	var stderr strings.Builder
-	command.Stderr = &stderr
-	stdout, err := command.StdoutPipe()
-	if err == nil {
-		err = command.Start()
-	}
-	if err != nil {
-		cancel()
-		return 0, nil, fmt.Errorf("kubectl port-forward: %w", err)
-	}
-	found, ended := make(chan int, 1), make(chan struct{})
-	go func() {
-		defer close(ended)
-		findPort(stdout, found)
-		_ = command.Wait() // stderr has the reason
-	}()
-	stop = func() {
-		cancel()
-		<-ended
-	}
-	select {
-	case port := <-found:
-		if started() {
-			return port, stop, nil
-		}
-		stop()
-		return 0, nil, ctx.Err()
-	case <-ended:
-		cancel()
-		if ctx.Err() != nil {
-			return 0, nil, ctx.Err()
-		}
-		return 0, nil, errors.New("kubectl port-forward: " + oneLine(stderr.String()))
-	case <-time.After(forwardTimeout):
-		stop()
-		return 0, nil, fmt.Errorf("kubectl port-forward did not start within %s", forwardTimeout)
-	}
-}
-
-// findPort reads the output of kubectl port-forward to its end, and sends the local port.
-func findPort(output io.Reader, found chan<- int) {
-	lines := bufio.NewScanner(output)
-	for lines.Scan() {
-		if match := forwarding.FindStringSubmatch(lines.Text()); match != nil && len(found) == 0 {
-			port, _ := strconv.Atoi(match[1])
-			found <- port
-		}
-	}
 }
 
 // connectionArguments returns the flags of the connection that were given, for kubectl.
