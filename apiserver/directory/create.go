@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
 	"github.com/quoin-dev/quoin/internal/claims"
@@ -43,7 +41,7 @@ func (c *collection[T, S]) createResource(v *view, d schema.Document) (*schema.R
 		return nil, err
 	}
 	r := c.reservation(v, id)
-	if err := r.reserve(c.unique.Value(o)); err != nil {
+	if err := c.reserve(v, r, c.unique.Value(o)); err != nil {
 		return nil, err
 	}
 	if c.setDefaults != nil {
@@ -54,7 +52,7 @@ func (c *collection[T, S]) createResource(v *view, d schema.Document) (*schema.R
 	if err := c.createObject(v, o, r); err != nil {
 		return nil, err
 	}
-	if held, err := r.confirm(v.ctx); !held || err != nil {
+	if held, err := r.Confirm(v.ctx); !held || err != nil {
 		c.undo(v, o)
 		return nil, c.reservationLost(v.ctx, err, c.unique.Value(o))
 	}
@@ -109,13 +107,13 @@ func (c *collection[T, S]) reservationLost(ctx context.Context, err error, value
 }
 
 // createObject creates the object for which a unique value is reserved.
-func (c *collection[T, S]) createObject(v *view, o T, r *reservation[T, S]) error {
+func (c *collection[T, S]) createObject(v *view, o T, r *claims.Reservation[T]) error {
 	err := c.d.kube.Client.Create(v.ctx, o, client.FieldOwner(fieldowner.From(v.ctx)))
 	if err == nil {
 		return nil
 	}
 	if isRejection(err) {
-		r.release(v.ctx)
+		r.Release(v.ctx)
 		return err
 	}
 	// The object may have been created although the response was lost. The claim is kept until the
@@ -142,60 +140,18 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), cacheTimeout)
 }
 
-// reservation is the reservation of a unique value for an object that is about to be written.
-type reservation[T v1alpha1.Object, S any] struct {
-	c         *collection[T, S]
-	v         *view
-	id, value string
-	since     time.Time
+// reservation returns a reservation of the unique value for an object, without a value.
+func (c *collection[T, S]) reservation(v *view, id string) *claims.Reservation[T] {
+	return c.unique.Reservation(c.d.kube, c.d.clock, v.namespace, id)
 }
 
-func (c *collection[T, S]) reservation(v *view, id string) *reservation[T, S] {
-	return &reservation[T, S]{c: c, v: v, id: id}
-}
-
-// reserve reserves a value and releases the value that was reserved before.
-func (r *reservation[T, S]) reserve(value string) error {
-	if r.value == value {
-		return nil
+// reserve reserves a unique value. The error is a conflict if another object has it.
+func (c *collection[T, S]) reserve(v *view, r *claims.Reservation[T], value string) error {
+	holder, err := r.Reserve(v.ctx, value)
+	if err == nil && holder != "" {
+		return c.conflict(value)
 	}
-	r.release(r.v.ctx)
-	r.since = r.c.d.clock.Now()
-	holder, err := r.c.unique.Reserve(r.v.ctx, r.c.d.kube, r.v.namespace, r.id, value)
-	switch {
-	case err != nil:
-		return err
-	case holder != "":
-		return r.c.conflict(value)
-	}
-	r.value = value
-	return nil
-}
-
-// release releases the reserved value, best-effort: the controllers delete unused claims.
-func (r *reservation[T, S]) release(ctx context.Context) {
-	if r.value == "" {
-		return
-	}
-	r.c.releaseClaim(ctx, r.v.namespace, r.id, r.value)
-	r.value = ""
-}
-
-// confirm reports whether the object still holds the value: a slow request may have lost it.
-func (r *reservation[T, S]) confirm(ctx context.Context) (bool, error) {
-	if r.value == "" || r.c.d.clock.Since(r.since) < claims.ReserveTimeout/2 {
-		return true, nil
-	}
-	return r.c.unique.Confirm(ctx, r.c.d.kube, r.v.namespace, r.id, r.value)
-}
-
-// releaseClaim releases the claim of an object on a value, best-effort.
-func (c *collection[T, S]) releaseClaim(ctx context.Context, namespace, id, value string) {
-	ctx, cancel := cleanupContext(ctx)
-	defer cancel()
-	if err := c.unique.Release(ctx, c.d.kube, namespace, id, value); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot release a claim; the controller will delete it")
-	}
+	return err
 }
 
 // errNoNamespace is the error for an account whose namespace does not exist.

@@ -30,7 +30,7 @@ func (c *collection[T, S]) deleteResource(v *view, id string, check func(*schema
 		return notFoundAs(err, c.name, id)
 	}
 	c.recordAgain(v.ctx, deleted)
-	c.releaseClaim(v.ctx, v.namespace, id, c.unique.Value(deleted))
+	c.unique.TryRelease(v.ctx, c.d.kube, v.namespace, id, c.unique.Value(deleted))
 	_ = w.Absence(v.ctx, cacheTimeout, deleted.GetUID()) // the write is done
 	if c.cached(v.namespace, id) == nil {                // else it was created again
 		c.d.removeFromGroups(v, id, v1alpha1.ScimMemberType(c.name))

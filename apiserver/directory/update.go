@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/edit"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
+	"github.com/quoin-dev/quoin/internal/claims"
 	"github.com/quoin-dev/quoin/internal/ids"
 	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
@@ -48,7 +49,7 @@ func (c *collection[T, S]) replaceResource(v *view, id string, replace func(*sch
 	})
 	if err != nil {
 		if isRejection(err) {
-			r.release(v.ctx)
+			r.Release(v.ctx)
 		}
 		return nil, notFoundAs(c.withdraw(v, id, err, replace), c.name, id)
 	}
@@ -64,7 +65,7 @@ func (c *collection[T, S]) replaceResource(v *view, id string, replace func(*sch
 
 // applyChange calls replace with the live resource and writes the result to the spec of edited. A lost deactivation is restored
 // before, and the annotation of a write over SCIM shows that it was not lost if replace ends it.
-func (c *collection[T, S]) applyChange(editing *view, r *reservation[T, S], live, edited T, replace func(*schema.Resource) (schema.Document, error)) error {
+func (c *collection[T, S]) applyChange(editing *view, r *claims.Reservation[T], live, edited T, replace func(*schema.Resource) (schema.Document, error)) error {
 	restored := restoreDeprovisionTime(edited)
 	if restored {
 		live, _ = edited.DeepCopyObject().(T)
@@ -95,10 +96,10 @@ func (c *collection[T, S]) applyChange(editing *view, r *reservation[T, S], live
 		c.stamp(live, edited)
 	}
 	if value := c.unique.Value(edited); c.unique.Name(value) == c.unique.Name(c.unique.Value(live)) {
-		r.release(editing.ctx) // of an earlier attempt with another value
+		r.Release(editing.ctx) // of an earlier attempt with another value
 		return nil
 	}
-	return r.reserve(c.unique.Value(edited))
+	return c.reserve(editing, r, c.unique.Value(edited))
 }
 
 // stamp records the time of a change of the spec. An unchanged object must not be written.
@@ -213,16 +214,16 @@ func (d *Directory) GroupIsGone(ctx context.Context, namespace, group, uid strin
 
 // finishRename releases the old unique value after a change. If the reservation of the new value expired
 // and another object has it, finishRename reverts to the old value, which the object still holds.
-func (c *collection[T, S]) finishRename(v *view, r *reservation[T, S], o T, before string) error {
+func (c *collection[T, S]) finishRename(v *view, r *claims.Reservation[T], o T, before string) error {
 	value := c.unique.Value(o)
 	if c.unique.Name(value) == c.unique.Name(before) {
 		return nil
 	}
-	if held, err := r.confirm(v.ctx); !held || err != nil {
+	if held, err := r.Confirm(v.ctx); !held || err != nil {
 		c.revertName(v, o.GetName(), value, before)
 		return c.reservationLost(v.ctx, err, value)
 	}
-	c.releaseClaim(v.ctx, v.namespace, o.GetName(), before)
+	c.unique.TryRelease(v.ctx, c.d.kube, v.namespace, o.GetName(), before)
 	return nil
 }
 

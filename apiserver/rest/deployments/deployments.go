@@ -277,7 +277,7 @@ func (a *api) deleteDeployment(ctx context.Context, _ *rest.InDeployment) (*rest
 		return nil, err
 	}
 	// A claim from a change of the name over REST has no owner: the next deployment of the name would wait for it.
-	a.releaseName(context.WithoutCancel(ctx), d, d.DisplayName())
+	a.releaseName(ctx, d)
 	return rest.Success(), nil
 }
 

@@ -3,9 +3,8 @@ package deployments
 import (
 	"context"
 	"errors"
-	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"k8s.io/utils/clock"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/edit"
@@ -13,23 +12,23 @@ import (
 	"github.com/quoin-dev/quoin/internal/claims"
 )
 
-// reservedName is a new display name that is reserved for a deployment before it is written: of concurrent requests
-// that give deployments the same name, one succeeds.
-type reservedName struct {
+// renaming is the change of the display name of a deployment. The new name is reserved before it is written: of concurrent
+// requests that give deployments the same name, one succeeds.
+type renaming struct {
+	*claims.Reservation[*v1alpha1.Deployment]
 	api *api
 	// deployment as it was before the change.
 	deployment *v1alpha1.Deployment
 	name       string
-	since      time.Time
 }
 
-// reserveName reserves a display name for a deployment. It returns nil if the deployment keeps its name.
-func (a *api) reserveName(ctx context.Context, d *v1alpha1.Deployment, name *rest.DisplayName) (*reservedName, error) {
+// rename reserves a display name for a deployment. It returns nil if the deployment keeps its name.
+func (a *api) rename(ctx context.Context, d *v1alpha1.Deployment, name *rest.DisplayName) (*renaming, error) {
 	if name == nil || string(*name) == d.DisplayName() {
 		return nil, nil
 	}
-	r := &reservedName{a, d, string(*name), a.Now()}
-	holder, err := claims.DeploymentName.Reserve(ctx, a.Kube, d.Namespace, d.Name, r.name)
+	r := &renaming{claims.DeploymentName.Reservation(a.Kube, clock.RealClock{}, d.Namespace, d.Name), a, d, string(*name)}
+	holder, err := r.Reserve(ctx, r.name)
 	switch {
 	case errors.Is(err, claims.ErrInFlight):
 		return nil, rest.Conflict("name: %q is being given to another deployment of the account; try again", rest.Clip(r.name))
@@ -46,37 +45,36 @@ func nameTaken(name string) error {
 	return rest.Conflict("name: %q is the name of another deployment of the account", rest.Clip(name))
 }
 
-// end ends the reservation after the write, which may have failed, and returns the error of the request. The claim on
-// the name that the deployment does not have is released.
-func (r *reservedName) end(ctx context.Context, failed error) error {
+// end ends the change after the write, which may have failed, and returns the error of the request. The claim on the name that
+// the deployment does not have is released.
+func (r *renaming) end(ctx context.Context, failed error) error {
 	if r == nil {
 		return failed
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), edit.Timeout)
-	defer cancel()
-	if failed == nil && r.api.Now().Sub(r.since) >= claims.ReserveTimeout/2 {
+	if failed == nil {
 		failed = r.confirm(ctx)
 	}
 	if failed != nil {
-		r.api.releaseName(ctx, r.deployment, r.name)
+		r.Release(ctx)
 		return failed
 	}
-	r.api.releaseName(ctx, r.deployment, r.deployment.DisplayName())
+	r.api.releaseName(ctx, r.deployment)
 	return nil
 }
 
 // confirm gives the deployment its previous name again if the write took so long that another deployment has got the
 // new one.
-func (r *reservedName) confirm(ctx context.Context) error {
-	d := r.deployment
-	kept, err := claims.DeploymentName.Confirm(ctx, r.api.Kube, d.Namespace, d.Name, r.name)
-	if err != nil || kept {
+func (r *renaming) confirm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), edit.Timeout)
+	defer cancel()
+	held, err := r.Confirm(ctx)
+	if err != nil || held {
 		return err
 	}
 	isLost := false
-	_, err = edit.Change(ctx, r.api.Kube, d, func(current *v1alpha1.Deployment) error {
+	_, err = edit.Change(ctx, r.api.Kube, r.deployment, func(current *v1alpha1.Deployment) error {
 		if isLost = current.DisplayName() == r.name; isLost {
-			current.Spec.DisplayName = d.Spec.DisplayName
+			current.Spec.DisplayName = r.deployment.Spec.DisplayName
 		}
 		return nil
 	})
@@ -86,9 +84,7 @@ func (r *reservedName) confirm(ctx context.Context) error {
 	return err
 }
 
-// releaseName deletes the claim of a deployment on a display name that it does not have, best-effort.
-func (a *api) releaseName(ctx context.Context, d *v1alpha1.Deployment, name string) {
-	if err := claims.DeploymentName.Release(ctx, a.Kube, d.Namespace, d.Name, name); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot release the claim on a display name; the controller will delete it", "deployment", d.Name)
-	}
+// releaseName deletes the claim on the display name that a deployment had, best-effort.
+func (a *api) releaseName(ctx context.Context, before *v1alpha1.Deployment) {
+	claims.DeploymentName.TryRelease(ctx, a.Kube, before.Namespace, before.Name, before.DisplayName())
 }

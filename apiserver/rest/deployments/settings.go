@@ -163,7 +163,7 @@ func (a *api) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 	if err != nil {
 		return nil, err
 	}
-	reserved, err := a.reserveName(ctx, d, body.Name)
+	renaming, err := a.rename(ctx, d, body.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (a *api) updateDeployment(ctx context.Context, in *UpdateDeploymentInput) (
 		}
 		return body.applySettings(d)
 	})
-	if err := reserved.end(ctx, err); err != nil {
+	if err := renaming.end(ctx, err); err != nil {
 		return nil, err
 	}
 	return a.settingsOf(ctx, changed)
