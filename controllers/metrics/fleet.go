@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/channels"
 	"github.com/quoin-dev/quoin/internal/version"
 )
 
@@ -44,8 +45,10 @@ type fleet struct {
 // running is what deployments are counted by. There are few versions in use at a time.
 type running struct {
 	channel, version string
-	upgrade          version.UpgradePolicy
-	held             bool
+	// from is the channel that the version came from.
+	from    string
+	upgrade version.UpgradePolicy
+	held    bool
 }
 
 func newFleet() fleet {
@@ -75,8 +78,11 @@ func (f *fleet) remove(obj v1alpha1.Object) {
 
 func (f *fleet) count(d *v1alpha1.Deployment, n int) {
 	r := running{
-		channel: d.Spec.ReleaseChannel, version: d.Status.CurrentVersion, upgrade: upgradePolicy(d),
+		channel: d.Spec.ReleaseChannel, version: d.Status.CurrentVersion, from: d.Spec.ReleaseChannel, upgrade: version.UpgradePolicy(d.Spec.UpgradePolicy),
 		held: d.Spec.ReleaseChannelVersion != "" || ptr.Deref(d.Spec.Hold, false) || ptr.Deref(d.Spec.Suspend, false) || waitsForWindow(d),
+	}
+	if h := d.Status.History; len(h) > 0 {
+		r.from = h[0].ReleaseChannel
 	}
 	if f.running[r] += n; f.running[r] == 0 {
 		delete(f.running, r)
@@ -88,14 +94,6 @@ func (f *fleet) count(d *v1alpha1.Deployment, n int) {
 	default:
 		f.rollouts[rolloutRunning] += n
 	}
-}
-
-// upgradePolicy returns the policy that applies to the next version: none after a change of the channel.
-func upgradePolicy(d *v1alpha1.Deployment) version.UpgradePolicy {
-	if h := d.Status.History; len(h) > 0 && h[0].ReleaseChannel != d.Spec.ReleaseChannel {
-		return version.UpgradeLatest
-	}
-	return version.UpgradePolicy(d.Spec.UpgradePolicy)
 }
 
 // waitsForWindow reports whether a newer version waits for the maintenance window of the account.
@@ -141,7 +139,7 @@ func relation(r running, channel *v1alpha1.ReleaseChannel) (state string, newer 
 	if len(offered) == 0 || offered[0].Version == r.version {
 		return stateCurrent, time.Time{}
 	}
-	if offered = allowedVersions(r, offered); r.held || len(offered) == 0 || offered[0].Version == r.version {
+	if r.held || !r.isDue(channel) {
 		return stateHeld, time.Time{} // nothing newer is due
 	}
 	newer = offered[len(offered)-1].FirstSeen.Time // of a version that is no longer listed
@@ -171,27 +169,14 @@ func offeredVersions(channel *v1alpha1.ReleaseChannel, current string) []v1alpha
 	return offered
 }
 
-// allowedVersions returns the offered versions that the upgrade policy allows, newest first. If it allows none, and the channel
-// has withdrawn all versions from the current one on, the deployment goes to the newest one all the same: all are returned.
-func allowedVersions(r running, offered []v1alpha1.ChannelVersion) []v1alpha1.ChannelVersion {
+// isDue reports whether deployments that follow the channel go to another version.
+func (r running) isDue(channel *v1alpha1.ReleaseChannel) bool {
 	current, err := version.Parse(r.version)
 	if err != nil {
-		return offered // the controllers write versions only
+		return true // the controllers write versions only
 	}
-	var allowed []v1alpha1.ChannelVersion
-	withdrawn := true
-	for _, v := range offered {
-		parsed, err := version.Parse(v.Version)
-		if err != nil {
-			continue
-		}
-		if r.upgrade.Allows(current, parsed) {
-			allowed = append(allowed, v)
-		}
-		withdrawn = withdrawn && parsed.Compare(current) < 0
-	}
-	if len(allowed) == 0 && withdrawn {
-		return offered
-	}
-	return allowed
+	decision, err := version.Resolve(version.Request{
+		Channel: r.channel, Upgrade: r.upgrade, Current: &version.Run{Release: version.Release{Version: current}, Channel: r.from},
+	}, []version.Channel{channels.From(channel)}, nil)
+	return err != nil || decision.Target.Version != current
 }

@@ -17,17 +17,6 @@ const (
 	UpgradePatch UpgradePolicy = "Patch"
 )
 
-// Allows reports whether the policy allows an upgrade from a version to another one, if that is newer.
-func (p UpgradePolicy) Allows(from, to Version) bool {
-	switch p {
-	case UpgradePatch:
-		return to.major == from.major && to.minor == from.minor
-	case UpgradeMinor:
-		return to.major == from.major
-	}
-	return true
-}
-
 // Reason is why a release was chosen.
 type Reason string
 
@@ -200,7 +189,16 @@ func (r *resolution) followIn(channel Channel) (Decision, error) {
 
 // allowedByUpgrade reports whether the upgrade policy allows an upgrade from the current version
 // to v, if v is newer.
-func (r *resolution) allowedByUpgrade(v Version) bool { return r.Upgrade.Allows(r.Current.Version, v) }
+func (r *resolution) allowedByUpgrade(v Version) bool {
+	current := r.Current.Version
+	switch r.Upgrade {
+	case UpgradePatch:
+		return v.major == current.major && v.minor == current.minor
+	case UpgradeMinor:
+		return v.major == current.major
+	}
+	return true
+}
 
 func (r *resolution) emptyChannel() (Decision, error) {
 	if r.Current == nil {
