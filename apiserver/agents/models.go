@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/agent/model"
 	"github.com/quoin-dev/quoin/internal/agent/model/provider"
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 const (
@@ -51,7 +52,7 @@ type ofAccount struct {
 
 // Stream implements model.Model.
 func (m ofAccount) Stream(ctx context.Context, in *model.Request) iter.Seq2[model.Event, error] {
-	return m.Model.Stream(provider.WithAccount(ctx, m.account), in)
+	return m.Model.Stream(turns.WithAccount(ctx, m.account), in)
 }
 
 // model returns the model of an endpoint.

@@ -15,6 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/gitpack"
 	"github.com/quoin-dev/quoin/internal/modeltree"
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 const (
@@ -142,7 +143,7 @@ func (m *Mirrors) start(ctx context.Context, r *remote, s *state) <-chan struct{
 // look reads the branches of a remote, downloads what the mirror lacks, and moves its branches.
 func (m *Mirrors) look(ctx context.Context, r *remote) (string, error) {
 	account := r.scope.Account.Name
-	ctx = git.WithAccount(ctx, account)
+	ctx = turns.WithAccount(ctx, account)
 	release, err := m.looks.Acquire(ctx, account)
 	if err != nil {
 		return "", content.Errorf(content.Unavailable, "too many Git repositories are being read; try again later")

@@ -13,6 +13,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/gitpack"
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 const (
@@ -58,7 +59,7 @@ func (m *Mirrors) push(ctx context.Context, r *remote, s *repository.Session, mo
 
 // send pushes.
 func (m *Mirrors) send(ctx context.Context, r *remote, s *repository.Session, moves []repository.Move) error {
-	ctx, cancel := context.WithTimeout(git.WithAccount(ctx, r.scope.Account.Name), m.Timeouts.Push)
+	ctx, cancel := context.WithTimeout(turns.WithAccount(ctx, r.scope.Account.Name), m.Timeouts.Push)
 	defer cancel()
 	release, err := m.pushes.Acquire(ctx, r.scope.Account.Name)
 	if err != nil {

@@ -198,7 +198,7 @@ func (r *Remotes) of(d *v1alpha1.Deployment) *engine.Remote {
 }
 
 func (r *Remotes) readRemote(ctx context.Context, d *v1alpha1.Deployment) ([]git.Ref, string, error) {
-	ctx = git.WithAccount(ctx, d.Namespace)
+	ctx = turns.WithAccount(ctx, d.Namespace)
 	remote := r.of(d)
 	if remote.Secret == "" {
 		return r.read(ctx, remote.URL, nil)

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/quoin-dev/quoin/internal/fairsemaphore"
+	"github.com/quoin-dev/quoin/internal/turns"
 )
 
 // maxPacket is the longest packet, bytes, with its length: gitprotocol-common(5).
@@ -69,7 +70,7 @@ func (s *source) Read(b []byte) (int, error) {
 // share begins work on packets that a server can make long: accounts take turns for the processors. The caller
 // must call end.
 func (p *packets) share(ctx context.Context) (end func(), err error) {
-	turn, err := fairsemaphore.Processors.Begin(ctx, accountOf(ctx))
+	turn, err := fairsemaphore.Processors.Begin(ctx, turns.Account(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -78,18 +79,6 @@ func (p *packets) share(ctx context.Context) (end func(), err error) {
 		p.source.turn = nil
 		turn.End()
 	}, nil
-}
-
-type accountKey struct{}
-
-// WithAccount returns a context for reading the remotes of an account. Accounts take turns for the processors.
-func WithAccount(ctx context.Context, account string) context.Context {
-	return context.WithValue(ctx, accountKey{}, account)
-}
-
-func accountOf(ctx context.Context) string {
-	account, _ := ctx.Value(accountKey{}).(string)
-	return account
 }
 
 // next returns the next packet; its payload, without a newline at its end, is valid until the

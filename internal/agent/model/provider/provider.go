@@ -121,19 +121,6 @@ func (c *Config) validate() error {
 	return nil
 }
 
-type accountKey struct{}
-
-// WithAccount returns a context for requests of an account. An account with many requests does not keep those of others
-// waiting.
-func WithAccount(ctx context.Context, account string) context.Context {
-	return context.WithValue(ctx, accountKey{}, account)
-}
-
-func accountOf(ctx context.Context) string {
-	account, _ := ctx.Value(accountKey{}).(string)
-	return account
-}
-
 // bounded limits the duration and the number of requests.
 type bounded struct {
 	model.Model
@@ -155,7 +142,7 @@ func (b *bounded) stream(ctx context.Context, in *model.Request, yield func(mode
 		defer cancel()
 	}
 	if b.places != nil {
-		release, err := b.places.Acquire(ctx, accountOf(ctx))
+		release, err := b.places.Acquire(ctx, turns.Account(ctx))
 		if err != nil {
 			yield(model.Event{}, context.Cause(ctx))
 			return

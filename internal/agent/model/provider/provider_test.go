@@ -549,7 +549,7 @@ func TestTurnsBetweenAccounts(t *testing.T) {
 	var running sync.WaitGroup
 	ask := func(account, text string) {
 		running.Go(func() {
-			for _, err := range b.Stream(WithAccount(t.Context(), account), &model.Request{System: text}) {
+			for _, err := range b.Stream(turns.WithAccount(t.Context(), account), &model.Request{System: text}) {
 				if err != nil {
 					t.Error(err)
 				}
