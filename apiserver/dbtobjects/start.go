@@ -26,6 +26,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/dbt"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/git"
+	"github.com/quoin-dev/quoin/internal/kube"
 )
 
 // Keys of a ConfigMap with a manifest.
@@ -172,8 +173,8 @@ func (o *Objects) admit(ctx context.Context, obj *v1alpha1.DbtSync, p *dbtsync.P
 		if err := o.Live.Get(ctx, client.ObjectKeyFromObject(secret), existing); err != nil {
 			return err
 		}
-		if owner := metav1.GetControllerOf(existing); owner != nil && owner.Kind == "DbtSync" && owner.Name == obj.Name && owner.UID != obj.UID {
-			return nil // of an earlier object of the same name, with which it is being deleted
+		if kube.IsOfEarlier(existing, "DbtSync", obj) {
+			return nil // the next pass tries again
 		}
 		if !metav1.IsControlledBy(existing, obj) {
 			return o.Syncs.Fail(ctx, p, p.Stage, nil, fmt.Sprintf("secret %q exists and does not belong to the DbtSync: delete it", secret.Name))

@@ -126,7 +126,7 @@ func (r *syncs) sandbox(ctx context.Context, s *scope) reconciler.Outcome {
 		return r.fail(s, "the Job of the sync was deleted")
 	case err != nil:
 		return r.failed(s, err)
-	case initializing && isEarlier(job, s.Object):
+	case initializing && kube.IsOfEarlier(job, "DbtSync", s.Object):
 		return reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the Job of an earlier DbtSync of the same name to be deleted").RequeueIn(pollInterval)
 	case !metav1.IsControlledBy(job, s.Object):
 		return r.fail(s, fmt.Sprintf("job %q exists and does not belong to the DbtSync: delete it", job.Name))
@@ -152,12 +152,6 @@ func (r *syncs) sandbox(ctx context.Context, s *scope) reconciler.Outcome {
 	default:
 		return r.fail(s, failure(&s.Object.Status, condition))
 	}
-}
-
-// isEarlier reports whether a Job belongs to an earlier DbtSync of the same name, with which it is being deleted.
-func isEarlier(job *batchv1.Job, sync *v1alpha1.DbtSync) bool {
-	owner := metav1.GetControllerOf(job)
-	return owner != nil && owner.Kind == "DbtSync" && owner.Name == sync.Name && owner.UID != sync.UID
 }
 
 // begin creates the Job.

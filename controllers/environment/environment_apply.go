@@ -92,7 +92,7 @@ func checkOwner(ctx context.Context, s *scope, name string) error {
 	case err != nil:
 		return err
 	}
-	if owner := metav1.GetControllerOf(secret); owner != nil && owner.Kind == "Environment" && owner.UID != s.Object.UID {
+	if kube.IsOfEarlier(secret, "Environment", s.Object) {
 		return errEarlierSecret
 	}
 	return nil
