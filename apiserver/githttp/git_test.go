@@ -208,14 +208,14 @@ func TestConcurrentPushes(t *testing.T) {
 func TestPushesOfAnotherAccount(t *testing.T) {
 	w := onSQLite(t)
 	dir := w.seeded(1)
-	release, err := w.server.place(t.Context(), "globex")
+	release, err := wait(t.Context(), w.server.pushes, "globex")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.server.place(ended, "globex"); !errors.Is(err, context.Canceled) {
+	if _, err := wait(ended, w.server.pushes, "globex"); !errors.Is(err, context.Canceled) {
 		t.Errorf("an account has all places for pushes: %v", err)
 	}
 	w.commit(dir, "model/cubes/other.yml", "cubes: []\n")

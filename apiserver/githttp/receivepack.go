@@ -72,7 +72,7 @@ func (s *Server) receivePack(out *response, r *http.Request, t target, session *
 		_, _ = out.Write(nil)
 		return
 	}
-	release, err := s.place(r.Context(), t.account.Name)
+	release, err := wait(r.Context(), s.pushes, t.account.Name)
 	if err != nil {
 		serving.WriteBusy(out.ResponseWriter, http.StatusServiceUnavailable, "too many pushes at the moment: retry later")
 		return
@@ -87,11 +87,6 @@ func (s *Server) receivePack(out *response, r *http.Request, t target, session *
 	buffered := bufio.NewWriterSize(out, maxPacket)
 	p.report(&packetWriter{w: buffered})
 	_ = buffered.Flush() // fails only if the client has disconnected
-}
-
-// place waits for a place for an account among the pushes that are unpacked.
-func (s *Server) place(ctx context.Context, account string) (release func(), err error) {
-	return wait(ctx, s.places, account)
 }
 
 // wait waits for a place for an account, at most maxWait.

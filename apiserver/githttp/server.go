@@ -82,11 +82,9 @@ type Options struct {
 // Server serves repositories. Create it with New.
 type Server struct {
 	Options
-	// places are for pushes that are being unpacked, in turns between accounts.
-	places *turns.Places[string]
-	// fetches are for fetches on the hosts of accounts, and histories for those of which is determined what their
-	// clients lack.
-	fetches, histories *turns.Places[string]
+	// pushes are for pushes that are being unpacked, fetches for fetches on the hosts of accounts, and histories for those of
+	// which is determined what their clients lack. Accounts take turns.
+	pushes, fetches, histories *turns.Places[string]
 	// readers limits the concurrent requests to a repository on the internal address, failures the
 	// failed authentications of a client address there.
 	readers  *serving.Shares[string]
@@ -100,7 +98,8 @@ func New(o Options) *Server {
 		o.Now = time.Now
 	}
 	return &Server{
-		Options: o, places: turns.NewPlaces[string](maxPushes, maxAccountPushes),
+		Options:   o,
+		pushes:    turns.NewPlaces[string](maxPushes, maxAccountPushes),
 		fetches:   turns.NewPlaces[string](maxFetches, maxAccountFetches),
 		histories: turns.NewPlaces[string](maxHistories, maxAccountHistories),
 		readers:   serving.NewShares[string](maxReaders),
