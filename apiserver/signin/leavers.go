@@ -69,8 +69,8 @@ func (l *Leavers) Run(ctx context.Context) error {
 	}
 }
 
-// End ends the sessions and grants of the users who were passed to Left since the last call. It is repeated with the next call
-// for those for whom it fails.
+// End ends the sessions and grants of the users who were passed to Left since the last call. The next call tries again for
+// users whose sessions and grants could not be ended.
 func (l *Leavers) End(ctx context.Context) error {
 	l.mu.Lock()
 	left := l.left
