@@ -170,10 +170,8 @@ func TestMissingStoreImageIsNamed(t *testing.T) {
 	}
 }
 
-// changes returns a function that changes the spec of a deployment after a time, reconciles it, and returns its status. The
-// deployment runs 1.2.3, and 1.2.4 is the newest version of its channel.
-func changes(t *testing.T) func(time.Duration, func(*v1alpha1.DeploymentSpec)) v1alpha1.DeploymentStatus {
-	t.Helper()
+// outdated returns a deployment that runs 1.2.3, and its channel, whose newest version is 1.2.4.
+func outdated() (*v1alpha1.Deployment, *v1alpha1.ReleaseChannel) {
 	d := carrying("sales", "", "")
 	d.Spec.ReleaseChannel = "latest"
 	d.Status.History = []v1alpha1.VersionRun{run("1.2.3")}
@@ -181,6 +179,13 @@ func changes(t *testing.T) func(time.Duration, func(*v1alpha1.DeploymentSpec)) v
 	c.Spec.ImageRepository = "registry/cube"
 	head := run("1.2.4")
 	c.Status.Versions = []v1alpha1.ChannelVersion{{Version: head.Version, Image: head.Image, Digest: head.Digest}}
+	return d, c
+}
+
+// changes returns a function that changes the spec of an outdated deployment after a time, reconciles it, and returns its status.
+func changes(t *testing.T) func(time.Duration, func(*v1alpha1.DeploymentSpec)) v1alpha1.DeploymentStatus {
+	t.Helper()
+	d, c := outdated()
 	api := newAPI(t, acme(), c, d)
 	k, clk := kube.NewClient(api, api, "quoin-test"), clocktesting.NewFakePassiveClock(time.Now())
 	r := New(k, events.NewFakeRecorder(100), clk, Options{IDs: ids.New(k), Fleet: NewFleet(api, 1), Remotes: NewRemotes(api, nil, clk)})

@@ -346,13 +346,7 @@ func TestDeletedDeploymentReleasesItsSlot(t *testing.T) {
 
 // TestRolloutThatIsNotRecordedKeepsNoSlot: a user makes a mistake in the spec while the start of a rollout is being recorded.
 func TestRolloutThatIsNotRecordedKeepsNoSlot(t *testing.T) {
-	d := carrying("sales", "", "")
-	d.Spec.ReleaseChannel = "latest"
-	d.Status.History = []v1alpha1.VersionRun{run("1.2.3")}
-	c := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "latest"}}
-	c.Spec.ImageRepository = "registry/cube"
-	head := run("1.2.4")
-	c.Status.Versions = []v1alpha1.ChannelVersion{{Version: head.Version, Image: head.Image, Digest: head.Digest}}
+	d, c := outdated()
 	stored, started := newAPI(t, acme(), c, d), false
 	api := interceptor.NewClient(stored, interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, api client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {

@@ -221,20 +221,13 @@ func TestFailedConnectionsKeepTheToken(t *testing.T) {
 	admin, id := acme.as(acme.admin), create(t, acme, "Reconnected")
 	path := "/build/api/v1/deployments/" + id + "/github/connect"
 	admin.call(t, "POST", path, map[string]any{"installationId": 1, "name": "model"}).is(200)
-	githubHost.Lock()
-	githubHost.Fail = func(w http.ResponseWriter, r *http.Request) bool {
+	failGitHub(t, func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, "/other/hooks") {
 			return false
 		}
 		w.WriteHeader(http.StatusInternalServerError)
 		return true
-	}
-	githubHost.Unlock()
-	defer func() {
-		githubHost.Lock()
-		defer githubHost.Unlock()
-		githubHost.Fail = nil
-	}()
+	})
 	admin.call(t, "POST", path, map[string]any{"installationId": 1, "name": "other"}).rejected(502, "GitHub does not answer")
 	source, stored := object(t, acme, id).Spec.Model.Git, &corev1.Secret{}
 	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: source.SecretRef.Name}, stored); err != nil {
@@ -243,6 +236,18 @@ func TestFailedConnectionsKeepTheToken(t *testing.T) {
 	if want, got := githubHost.URL+"/acme-org/model.git", stored.Annotations[v1alpha1.Group+"/github-token-reads"]; source.URL != want || got != "1 "+want {
 		t.Errorf("the model is from %s, and the token reads %q", source.URL, got)
 	}
+}
+
+// failGitHub makes GitHub respond with fail, which reports whether it has responded, until the end of the test.
+func failGitHub(t *testing.T, fail func(w http.ResponseWriter, r *http.Request) bool) {
+	t.Helper()
+	set := func(fail func(http.ResponseWriter, *http.Request) bool) {
+		githubHost.Lock()
+		defer githubHost.Unlock()
+		githubHost.Fail = fail
+	}
+	set(fail)
+	t.Cleanup(func() { set(nil) })
 }
 
 func TestInvalidConnectionsChangeNothing(t *testing.T) {
@@ -286,17 +291,10 @@ func TestInvalidConnectionsChangeNothing(t *testing.T) {
 		t.Errorf("GitHub has been changed: %+v", hooks)
 	}
 	t.Run("GitHub fails", func(t *testing.T) {
-		githubHost.Lock()
-		githubHost.Fail = func(w http.ResponseWriter, _ *http.Request) bool {
+		failGitHub(t, func(w http.ResponseWriter, _ *http.Request) bool {
 			http.Error(w, "upstream secret ghs_x", http.StatusInternalServerError)
 			return true
-		}
-		githubHost.Unlock()
-		defer func() {
-			githubHost.Lock()
-			defer githubHost.Unlock()
-			githubHost.Fail = nil
-		}()
+		})
 		for _, route := range []string{"/status", "/installations", "/installations/1/repositories", "/repositories/acme-org/model/branches?installationId=1"} {
 			admin.call(t, "GET", "/api/v1/github"+route, nil).rejected(502, "GitHub does not answer")
 		}
