@@ -3,6 +3,7 @@ package contenttest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,35 @@ func Count(t testing.TB, s *store.Store, table string) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// Plan returns the lines of the plan of a query.
+func Plan(t testing.TB, s *store.Store, query string, args ...any) (plan string) {
+	t.Helper()
+	explain := "EXPLAIN QUERY PLAN "
+	if s.Dialect() == store.PostgreSQL {
+		explain = "EXPLAIN "
+	}
+	rows, err := s.Reader().QueryContext(t.Context(), explain+query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		columns, _ := rows.Columns()
+		values := make([]any, len(columns))
+		for i := range values {
+			values[i] = new(any)
+		}
+		if err := rows.Scan(values...); err != nil {
+			t.Fatal(err)
+		}
+		plan += fmt.Sprintln(*values[len(values)-1].(*any))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return plan
 }
 
 // Exec runs a statement in a transaction.

@@ -96,30 +96,12 @@ func (w *world) checkTree() {
 func testPlan(w *world) {
 	s := siblings(access.Within(demo, by.Access, access.None), Root)
 	query := "SELECT " + s.Columns + " FROM " + s.From + " AND (position, id) > ($4, $5) ORDER BY position ASC, id ASC LIMIT $6"
-	explain := "EXPLAIN QUERY PLAN "
 	if w.store.Dialect() == store.PostgreSQL {
-		explain = "EXPLAIN "
 		contenttest.Exec(w, w.store, "INSERT INTO account (uid, name, first_seen, last_seen) VALUES ('a1', 'demo', 0, 0)")
 		contenttest.Exec(w, w.store, "INSERT INTO deployment (uid, account_uid, namespace, name, first_seen, last_seen) VALUES ('d1', 'a1', 'demo', 'sales', 0, 0)")
 		contenttest.Exec(w, w.store, "INSERT INTO folder SELECT 'a1', 'd1', n, 0, 'f' || n, 'f' || n, n, 0, '', 0, '', '' FROM generate_series(1, 20000) AS n")
 	}
-	rows, err := w.store.Reader().QueryContext(w.Context(), explain+query, demo.Account.UID, demo.Deployment.UID, Root, 500, 500, 20)
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer func() { _ = rows.Close() }()
-	plan := ""
-	for rows.Next() {
-		columns, _ := rows.Columns()
-		values := make([]any, len(columns))
-		for i := range values {
-			values[i] = new(any)
-		}
-		if err := rows.Scan(values...); err != nil {
-			w.Fatal(err)
-		}
-		plan += fmt.Sprintln(*values[len(values)-1].(*any))
-	}
+	plan := contenttest.Plan(w, w.store, query, demo.Account.UID, demo.Deployment.UID, Root, 500, 500, 20)
 	if !strings.Contains(plan, "folder_siblings") || strings.Contains(strings.ToUpper(plan), "SORT") || strings.Contains(plan, "TEMP B-TREE") {
 		w.Error(plan)
 	}

@@ -198,28 +198,7 @@ func testPlan(w *world) {
 // plan checks that a statement uses an index and does not sort.
 func (w *world) plan(index, query string, args ...any) {
 	w.Helper()
-	explain := "EXPLAIN QUERY PLAN "
-	if w.store.Dialect() == store.PostgreSQL {
-		explain = "EXPLAIN "
-	}
-	rows, err := w.store.Reader().QueryContext(w.Context(), explain+query, args...)
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer func() { _ = rows.Close() }()
-	plan := ""
-	for rows.Next() {
-		columns, _ := rows.Columns()
-		values := make([]any, len(columns))
-		for i := range values {
-			values[i] = new(any)
-		}
-		if err := rows.Scan(values...); err != nil {
-			w.Fatal(err)
-		}
-		plan += fmt.Sprintln(*values[len(values)-1].(*any))
-	}
-	plan = strings.ReplaceAll(plan, "sqlite_autoindex_git_object_1", "git_object_pkey")
+	plan := strings.ReplaceAll(contenttest.Plan(w, w.store, query, args...), "sqlite_autoindex_git_object_1", "git_object_pkey")
 	if !strings.Contains(plan, index) || strings.Contains(plan, "Sort") || strings.Contains(plan, "TEMP B-TREE") {
 		w.Error(plan)
 	}
