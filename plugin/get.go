@@ -54,8 +54,7 @@ deployments of the namespace.`,
 	c.Flags().BoolVarP(&o.watch, "watch", "w", false, "Redraw the tree after every change, until interrupted.")
 	c.Flags().BoolVar(&o.wait, "wait", false, "Redraw the tree until the deployment is ready, or cannot get ready without a change.")
 	c.Flags().DurationVar(&o.timeout, "timeout", 0, "End of --wait; none when 0.")
-	checkFormat := c.PreRunE
-	c.PreRunE = func(c *cobra.Command, args []string) error {
+	o.validate = func(args []string) error {
 		switch {
 		case len(args) == 0 && (o.watch || o.wait):
 			return errors.New("--watch and --wait need the name of a deployment")
@@ -64,7 +63,7 @@ deployments of the namespace.`,
 		case o.timeout > 0 && !o.wait: // the exit code would not be whether the deployment is ready
 			return errors.New("--timeout needs --wait")
 		}
-		return checkFormat(c, args)
+		return nil
 	}
 	c.RunE = run(func(ctx context.Context, args []string) error {
 		switch {

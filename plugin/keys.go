@@ -70,12 +70,11 @@ manifest, for Git, and the token on the standard error.`,
 	create.Flags().StringVar(&o.owner, "owner", "", "ScimUser that the key acts on behalf of.")
 	create.Flags().DurationVar(&o.expires, "expires", 0, "Time until the key expires; never when 0.")
 	create.Flags().BoolVar(&o.dryRun, "dry-run", false, "Validate the object without creating it.")
-	checkFormat := create.PreRunE
-	create.PreRunE = func(c *cobra.Command, args []string) error {
+	o.validate = func([]string) error {
 		if o.expires < 0 {
 			return fmt.Errorf("--expires is %s, must not be negative", o.expires)
 		}
-		return checkFormat(c, args)
+		return nil
 	}
 	_ = create.RegisterFlagCompletionFunc("deployment", func(c *cobra.Command, _ []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		return s.completeDeployment(c, nil, prefix)

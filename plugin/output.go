@@ -21,6 +21,8 @@ type output struct {
 	format    string
 	noHeaders bool
 	formats   []string
+	// validate, if not nil, checks the other flags and the arguments: its error is one of usage.
+	validate func(args []string) error
 }
 
 // register adds -o to a command that reads.
@@ -29,7 +31,12 @@ func (o *output) register(command *cobra.Command, more ...string) {
 	command.Flags().StringVarP(&o.format, "output", "o", "table", "Output format. One of: ("+strings.Join(o.formats, ", ")+").")
 	command.Flags().BoolVar(&o.noHeaders, "no-headers", false, "Do not print the headers of a table.")
 	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats, cobra.ShellCompDirectiveNoFileComp))
-	command.PreRunE = func(*cobra.Command, []string) error {
+	command.PreRunE = func(_ *cobra.Command, args []string) error {
+		if o.validate != nil {
+			if err := o.validate(args); err != nil {
+				return err
+			}
+		}
 		if !slices.Contains(o.formats, o.format) {
 			return fmt.Errorf("-o is %q, must be one of %s", o.format, strings.Join(o.formats, ", "))
 		}
