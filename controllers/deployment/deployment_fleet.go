@@ -72,6 +72,15 @@ const (
 	noPlace denial = "the results of the first deployments: the release channel limits their number until the version is accepted"
 )
 
+// A deployment that waits also tries again by itself: one that was woken may no longer need the slot.
+const (
+	minRetryInterval = 30 * time.Second
+	maxRetryInterval = 10 * time.Minute
+	// retriesPerSecond is the number of retries of all waiting deployments, so that thousands of them do not keep a
+	// processor busy.
+	retriesPerSecond = 20
+)
+
 // NewFleet returns a Fleet with limit slots, or without a limit when it is 0. reader reads
 // Deployments.
 func NewFleet(reader client.Reader, limit int) *Fleet {
@@ -191,6 +200,14 @@ func (f *Fleet) Waited(key client.ObjectKey, now time.Time) time.Duration {
 	return now.Sub(f.since[key])
 }
 
+// RetryInterval returns how often a waiting deployment tries again by itself.
+func (f *Fleet) RetryInterval() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	interval := time.Duration(len(f.waiting)) * time.Second / retriesPerSecond
+	return min(max(interval, minRetryInterval), maxRetryInterval)
+}
+
 // dequeue removes a deployment from the queue. One whose rollout is in progress does not wait.
 func (f *Fleet) dequeue(key client.ObjectKey) {
 	delete(f.since, key)
@@ -225,7 +242,7 @@ func (f *Fleet) setFailures(key client.ObjectKey, channel string, failures []v1a
 }
 
 // wake enqueues a deployment for reconciliation. A full channel loses nothing: a waiting
-// deployment is also reconciled after slotRetryInterval.
+// deployment is also reconciled after RetryInterval.
 func wake(ch chan<- event.GenericEvent, key client.ObjectKey) {
 	d := &v1alpha1.Deployment{}
 	d.Namespace, d.Name = key.Namespace, key.Name

@@ -272,6 +272,18 @@ func TestFleetWakesWithoutBlocking(t *testing.T) {
 	}
 }
 
+// TestFleetRetriesAtALimitedRate: the more deployments wait, the less often each of them tries again.
+func TestFleetRetriesAtALimitedRate(t *testing.T) {
+	f := NewFleet(newAPI(t), 1)
+	for i := range 20_001 {
+		switch got := f.RetryInterval(); {
+		case i == 2 && got != 30*time.Second, i == 2001 && got != 100*time.Second, i == 20_000 && got != 10*time.Minute:
+			t.Errorf("%d wait: every %s", i-1, got)
+		}
+		f.AcquireSlot(t.Context(), keyOf(fmt.Sprint(i)), slotOf(""))
+	}
+}
+
 // TestFleetNeverExceedsLimit: with concurrent workers, all deployments get a slot in the end.
 func TestFleetNeverExceedsLimit(t *testing.T) {
 	const limit, deployments = 3, 40

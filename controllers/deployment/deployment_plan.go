@@ -15,8 +15,6 @@ import (
 const (
 	// defaultProgressDeadline applies when spec.rollout.progressDeadlineSeconds is not set.
 	defaultProgressDeadline = 600 * time.Second
-	// slotRetryInterval is how often a deployment that waits for a rollout slot tries again by itself.
-	slotRetryInterval = 30 * time.Second
 	// waitReportDelay is how long a deployment waits to start a rollout before its status shows that. The
 	// status then shows the start too, and both cost a thousand deployments three thousand writes while
 	// the cluster is at its busiest.

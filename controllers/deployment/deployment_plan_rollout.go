@@ -25,7 +25,7 @@ func (o *planner) rollOut() plan {
 	start := o.startRequest(inProgress)
 	if start != nil && o.denial != "" {
 		return plan{run: *o.previous(), outcome: reconciler.Progressing(v1alpha1.ReasonWaitingForSlot, fmt.Sprintf(
-			"Version %s waits for %s", o.target.Version, o.denial)).RequeueIn(slotRetryInterval)}
+			"Version %s waits for %s", o.target.Version, o.denial))}
 	}
 	o.status.Rollout.StartTime = &metav1.Time{Time: o.now.Truncate(time.Second)}
 	p := o.continueRollout()

@@ -38,7 +38,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, o Options, opts 
 		For(&v1alpha1.Deployment{}, predicates.SpecOr(v1alpha1.AnnotationRetry)).
 		Owns(&v1alpha1.Environment{}).
 		Watches(&v1alpha1.Branch{}, handler.EnqueueRequestsFromMapFunc(ofBranch), predicates.Spec()).
-		Watches(&v1alpha1.ReleaseChannel{}, handler.EnqueueRequestsFromMapFunc(ofChannel(c)), builder.WithPredicates(offerChanged)).
+		Watches(&v1alpha1.ReleaseChannel{}, requests.InBackground(ofChannel(c)), builder.WithPredicates(offerChanged)).
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(requests.OfAccount[*v1alpha1.Deployment](c, &v1alpha1.DeploymentList{})), predicates.Spec()).
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofDataDomain(c)), dataDomainChanged).
 		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(ofClaim(c)), predicates.Existence()).
@@ -82,7 +82,8 @@ func ofBranch(_ context.Context, obj client.Object) []reconcile.Request {
 }
 
 // ofChannel maps a channel to the deployments that follow it, and to those whose pin is
-// unknown so far.
+// unknown so far. They are reconciled in the background: rollouts that have begun go on before others begin, and no other
+// change waits for those of all deployments.
 func ofChannel(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, channel client.Object) []reconcile.Request {
 		return requests.For(ctx, c, &v1alpha1.DeploymentList{}, func(d *v1alpha1.Deployment) bool {

@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -67,23 +69,44 @@ func All[T client.Object](T) bool { return true }
 // are selectable fields of the API server too.
 const CacheOnly = "cache-only/"
 
+// queue is the queue of a controller.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // Later enqueues the objects that a change affects after a delay, so that one reconciliation
-// handles all changes in that time. Objects that exist when the controller starts are not
-// changes: every object is reconciled then.
+// handles all changes in that time.
 func Later(delay time.Duration, affected handler.MapFunc) handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	add := func(ctx context.Context, obj client.Object, q queue) {
+	return onChange(affected, func(q queue, request reconcile.Request) {
+		q.AddAfter(request, delay) // keeps an earlier time
+	})
+}
+
+// InBackground enqueues the objects that a change affects like those of a resync: they wait for objects that have changed
+// themselves. It is for changes that affect many objects, and for the queues of package fairqueue.
+func InBackground(affected handler.MapFunc) handler.EventHandler {
+	return onChange(affected, func(q queue, request reconcile.Request) {
+		if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+			prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, request)
+			return
+		}
+		q.Add(request)
+	})
+}
+
+// onChange enqueues the objects that a change affects. Objects that exist when the controller starts are not changes: every
+// object is reconciled then.
+func onChange(affected handler.MapFunc, add func(q queue, request reconcile.Request)) handler.EventHandler {
+	all := func(ctx context.Context, obj client.Object, q queue) {
 		for _, request := range affected(ctx, obj) {
-			q.AddAfter(request, delay) // keeps an earlier time
+			add(q, request)
 		}
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			if !e.IsInInitialList {
-				add(ctx, e.Object, q)
+				all(ctx, e.Object, q)
 			}
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { all(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { all(ctx, e.Object, q) },
 	}
 }

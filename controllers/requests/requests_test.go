@@ -14,10 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/fairqueue"
 )
 
 func TestFor(t *testing.T) {
@@ -126,5 +128,34 @@ func TestLaterEnqueuesOnceAfterTheDelay(t *testing.T) {
 	time.Sleep(400 * time.Millisecond)
 	if n := q.Len(); n != 0 {
 		t.Errorf("%d more", n)
+	}
+}
+
+// TestInBackground checks that changed objects are reconciled before those that another change affects.
+func TestInBackground(t *testing.T) {
+	q, ok := fairqueue.New("", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()).(priorityqueue.PriorityQueue[reconcile.Request])
+	if !ok {
+		t.Fatal("the queue has no priorities")
+	}
+	defer q.ShutDown()
+	request := func(name string) reconcile.Request {
+		return reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}
+	}
+	h := InBackground(func(_ context.Context, obj client.Object) []reconcile.Request {
+		return []reconcile.Request{request("a-of-" + obj.GetName()), request("b-of-" + obj.GetName())}
+	})
+	channel := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "stable"}}
+	h.Create(t.Context(), event.CreateEvent{Object: channel, IsInInitialList: true}, q)
+	if n := q.Len(); n != 0 {
+		t.Errorf("%d objects of the initial list", n)
+	}
+	h.Update(t.Context(), event.UpdateEvent{ObjectOld: channel, ObjectNew: channel}, q)
+	q.Add(request("changed"))
+	for _, want := range []string{"changed", "a-of-stable", "b-of-stable"} {
+		got, _ := q.Get()
+		if got.Name != want {
+			t.Errorf("got %s, want %s", got.Name, want)
+		}
+		q.Done(got)
 	}
 }

@@ -2,7 +2,7 @@
 // that an account with many changes does not delay those of others.
 //
 // In other respects it is the queue of client-go, with two priorities as in controller-runtime: objects that are added
-// because the controller starts or resyncs wait for those that have changed.
+// because the controller starts or resyncs wait for those that have changed, but not forever.
 package fairqueue
 
 import (
@@ -58,11 +58,17 @@ func (q *queue) GetWithPriority() (item reconcile.Request, priority int, shutdow
 	return item, q.waiting.take(item), shutdown
 }
 
+// lowShare says that one of so many items is of low priority, if one is waiting: the changes of a busy account do not keep the
+// objects of others waiting forever.
+const lowShare = 8
+
 // waiting are the items that are ready. It implements workqueue.Queue, whose methods are not called concurrently.
 type waiting struct {
 	normal, low turns.Queue[string, reconcile.Request]
 	// queued has the waiting items, and whether they are in low only.
 	queued map[reconcile.Request]bool
+	// popped counts the items that were returned.
+	popped int
 
 	mu sync.Mutex
 	// priorities are those of the items that have been added and not been returned since.
@@ -117,13 +123,28 @@ func (w *waiting) Len() int { return len(w.queued) }
 
 // Pop implements workqueue.Queue.
 func (w *waiting) Pop() reconcile.Request {
-	item, ok := w.normal.Pop()
-	for !ok {
-		item, _ = w.low.Pop()
-		ok = w.queued[item]
+	w.popped++
+	item, ok := reconcile.Request{}, false
+	if w.popped%lowShare == 0 {
+		item, ok = w.popLow()
+	}
+	if !ok {
+		item, ok = w.normal.Pop()
+	}
+	if !ok {
+		item, _ = w.popLow()
 	}
 	if delete(w.queued, item); len(w.queued) == 0 {
 		w.low = turns.Queue[string, reconcile.Request]{} // items that have been moved to normal
 	}
 	return item
+}
+
+// popLow returns the next item of low priority, without those that have been moved to normal. ok is false if there is none.
+func (w *waiting) popLow() (item reconcile.Request, ok bool) {
+	for {
+		if item, ok = w.low.Pop(); !ok || w.queued[item] {
+			return item, ok
+		}
+	}
 }

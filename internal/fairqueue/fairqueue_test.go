@@ -3,6 +3,7 @@ package fairqueue
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -74,6 +75,15 @@ func TestQueue(t *testing.T) {
 				q.Add(request("a", "3"))
 			},
 			[]string{"a/3 0", "a/1 -100", "b/1 -100", "a/2 -100"},
+		},
+		"a resync after seven changes": {
+			func(q *queue) {
+				q.AddWithOpts(low(), request("a", "r1"), request("a", "r2"))
+				for i := range 9 {
+					q.Add(request("b", strconv.Itoa(i)))
+				}
+			},
+			[]string{"b/0 0", "b/1 0", "b/2 0", "b/3 0", "b/4 0", "b/5 0", "b/6 0", "a/r1 -100", "b/7 0", "b/8 0", "a/r2 -100"},
 		},
 		"a change of an object that waits for its resync": {
 			func(q *queue) {
