@@ -21,16 +21,21 @@ import (
 
 // models caches the files of data models in ConfigMaps. The informer cache has only their
 // metadata, because the ConfigMaps of the whole cluster may not fit in memory; the content is
-// read when the name or the resource version has changed. There is one model for each environment:
-// ConfigMaps whose names have a hash are replaced with each change.
+// read when the resource version has changed. Environments of one account may share a ConfigMap, so it is read once for
+// all of them, and forgotten with the last one: ConfigMaps whose names have a hash are replaced with each change.
 type models struct {
 	mu     sync.Mutex
-	models map[client.ObjectKey]model
+	models map[client.ObjectKey]*model
+	// of has the ConfigMap of each environment.
+	of map[client.ObjectKey]client.ObjectKey
 }
 
+// model is a ConfigMap.
 type model struct {
-	resourceVersion string
+	resourceVersion string // empty until it has been read
 	files           engine.ModelFiles
+	// environments is the number of environments that use it.
+	environments int
 }
 
 // files returns the model files of a deployment whose model is a ConfigMap; nil for others.
@@ -46,31 +51,62 @@ func (m *models) files(ctx context.Context, s *scope, d *v1alpha1.Deployment) (*
 	if err := s.Get(ctx, key, metadata); err != nil {
 		return nil, unreadable(key, err)
 	}
-	m.mu.Lock()
-	cached, ok := m.models[env]
-	m.mu.Unlock()
-	if ok && cached.files.ConfigMap == ref.Name && cached.resourceVersion == metadata.ResourceVersion {
-		return &cached.files, nil
+	if files, ok := m.use(env, key, metadata.ResourceVersion); ok {
+		return &files, nil
 	}
 	cm := &corev1.ConfigMap{}
 	if err := s.Live().Get(ctx, key, cm); err != nil {
 		return nil, unreadable(key, err)
 	}
-	cached = model{resourceVersion: cm.ResourceVersion, files: filesOf(cm)}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.models == nil {
-		m.models = map[client.ObjectKey]model{}
-	}
-	m.models[env] = cached
-	return &cached.files, nil
+	files := filesOf(cm)
+	m.store(key, cm.ResourceVersion, files)
+	return &files, nil
 }
 
-// forget removes the model of an environment.
+// use records the ConfigMap of an environment, and returns its files if they are known at a resource version.
+func (m *models) use(env, key client.ObjectKey, resourceVersion string) (files engine.ModelFiles, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if before, known := m.of[env]; !known || before != key {
+		m.release(env)
+		if m.of == nil {
+			m.models, m.of = map[client.ObjectKey]*model{}, map[client.ObjectKey]client.ObjectKey{}
+		}
+		if m.models[key] == nil {
+			m.models[key] = &model{}
+		}
+		m.models[key].environments++
+		m.of[env] = key
+	}
+	return m.models[key].files, m.models[key].resourceVersion == resourceVersion
+}
+
+// store stores the files of a ConfigMap, if an environment still uses it.
+func (m *models) store(key client.ObjectKey, resourceVersion string, files engine.ModelFiles) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if used := m.models[key]; used != nil {
+		used.resourceVersion, used.files = resourceVersion, files
+	}
+}
+
+// forget removes an environment.
 func (m *models) forget(env client.ObjectKey) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.models, env)
+	m.release(env)
+}
+
+// release removes an environment, and its model if no other one uses it.
+func (m *models) release(env client.ObjectKey) {
+	key, ok := m.of[env]
+	if !ok {
+		return
+	}
+	delete(m.of, env)
+	if m.models[key].environments--; m.models[key].environments == 0 {
+		delete(m.models, key)
+	}
 }
 
 func unreadable(key client.ObjectKey, err error) *reconciler.Outcome {

@@ -110,6 +110,12 @@ func TestConfigMapIsReadOncePerVersion(t *testing.T) {
 	if again := hash(0); again != first {
 		t.Errorf("the hash was %s and is %s", first, again)
 	}
+	s.Object = newEnvironment()
+	s.Object.Name = "staging"
+	if same := hash(0); same != first { // another environment with the same model
+		t.Errorf("the hash was %s and is %s", first, same)
+	}
+	m.forget(client.ObjectKeyFromObject(newEnvironment()))
 	changed := configMap(map[string]string{"a.yml": "2"})
 	if err := server.Update(t.Context(), changed); err != nil {
 		t.Fatal(err)
@@ -135,7 +141,7 @@ func TestConfigMapIsReadOncePerVersion(t *testing.T) {
 		t.Errorf("condition %s: %s", c.Reason, c.Message)
 	}
 	d.Spec.Model.ConfigMapRef = nil
-	if files, o := m.files(t.Context(), s, d); files != nil || o != nil || len(m.models) > 0 {
-		t.Errorf("without a config map: %v, %v, %v", files, o, m.models)
+	if files, o := m.files(t.Context(), s, d); files != nil || o != nil || len(m.models)+len(m.of) > 0 {
+		t.Errorf("without a config map: %v, %v, %v, %v", files, o, m.models, m.of)
 	}
 }

@@ -321,10 +321,10 @@ func TestStatesOfEnvironments(t *testing.T) {
 			t.Error("the secrets of the deleted environment are taken for those of the new one")
 		}
 	})
-	r.models.models = map[client.ObjectKey]model{key: {resourceVersion: "1"}}
+	r.models.use(key, client.ObjectKey{Namespace: key.Namespace, Name: "model"}, "1")
 	r.forget(t.Context(), key)
-	if len(r.states.states) > 0 || len(r.models.models) > 0 {
-		t.Errorf("kept: %v, %v", r.states.states, r.models.models)
+	if len(r.states.states)+len(r.models.models)+len(r.models.of) > 0 {
+		t.Errorf("kept: %v, %v, %v", r.states.states, r.models.models, r.models.of)
 	}
 }
 

@@ -9,10 +9,11 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
-// lookUpUsers finds users by the attributes that identity providers match on.
+// lookUpUsers finds users by the attributes that identity providers match on. Each kind of lookup has users of its own: the
+// first read of an object brings it into the caches of the processor, and a comparison with a second read of it says nothing.
 func (b *bench) lookUpUsers(ctx context.Context) error {
-	users := randomNumbers(b.lookups, b.users)
 	by := func(attribute, value string) measure.Timed {
+		users := randomNumbers(b.lookups, b.users)
 		return func(ctx context.Context, i int) (time.Duration, error) {
 			found, took, err := b.world.rfc.list(ctx, eq(attribute, value, users[i]), 1)
 			if err == nil && found.Resources[0].ID != b.ids[users[i]] {
@@ -22,11 +23,12 @@ func (b *bench) lookUpUsers(ctx context.Context) error {
 		}
 	}
 	userName := by("userName", "user."+number+"@bench.example.com")
+	users := randomNumbers(b.lookups, b.users)
 	rawGet := func(ctx context.Context, i int) (time.Duration, error) {
 		_, took, err := b.world.direct.call(ctx, http.MethodGet, "/scimusers/"+b.ids[users[i]], nil, http.StatusOK)
 		return took, err
 	}
-	one, err := alternate(ctx, len(users), userName, rawGet, by("externalId", "00u"+number), by("emails.value", "user."+number+"@bench.example.com"))
+	one, err := alternate(ctx, b.lookups, userName, rawGet, by("externalId", "00u"+number), by("emails.value", "user."+number+"@bench.example.com"))
 	if err != nil {
 		return err
 	}
@@ -41,7 +43,7 @@ func (b *bench) lookUpUsers(ctx context.Context) error {
 	}{{"userName", one[0].Milliseconds(0.99)}, {"externalId", one[2].Milliseconds(0.99)}, {"emails.value", one[3].Milliseconds(0.99)}} {
 		b.report.AtMost(fmt.Sprintf("%s eq, p99 (%.1f ms) ÷ p99 of a raw GET (%.1f ms)", lookup.attribute, lookup.p99, get), lookup.p99/get, 1.5, "")
 	}
-	return b.lookUpConcurrently(ctx, len(users), userName, rawGet)
+	return b.lookUpConcurrently(ctx, b.lookups, userName, rawGet)
 }
 
 // lookUpConcurrently repeats the lookups and the raw requests with several callers.
