@@ -34,6 +34,14 @@ type bulkOperation struct {
 	// references are the bulkIds that path and data refer to.
 	references []string
 	result     *bulkResult
+	// creator is the operation that creates the resource in path; nil if none does, and for a creation.
+	creator *bulkOperation
+	// missing is the number of references that have no id yet. unresolvable reports whether one of them never gets one: no
+	// operation creates it, or the one that does has failed.
+	missing      int
+	unresolvable bool
+	// unfinished reports whether this is a creation that still lacks references to resources created later.
+	unfinished bool
 }
 
 // bulkResult is the result of an operation.
@@ -57,12 +65,7 @@ func (x *exchange) bulk() error {
 	if err != nil {
 		return err
 	}
-	run := &bulkRun{x: x, operations: operations, failOnErrors: failOnErrors, ids: map[string]string{}, creations: map[string]*bulkOperation{}}
-	for _, o := range operations {
-		if o.method == http.MethodPost {
-			run.creations[o.bulkID] = o
-		}
-	}
+	run := newBulkRun(x, operations, failOnErrors)
 	if err := run.runAll(x.Context()); err != nil {
 		return err
 	}
@@ -81,12 +84,38 @@ type bulkRun struct {
 	operations   []*bulkOperation
 	failOnErrors int
 	errors       int
-	// creations are the POST operations by bulkId.
-	creations map[string]*bulkOperation
+	// dependents are the operations that refer to a creation by its bulkId, once for each reference.
+	dependents map[string][]*bulkOperation
 	// ids are the ids of created resources by bulkId.
 	ids map[string]string
 	// unfinished are creations that still lack references to resources created later.
 	unfinished []*bulkOperation
+}
+
+// newBulkRun returns the run of operations. A request may have tens of thousands of references: they are counted once, so that
+// next need not look at them.
+func newBulkRun(x *exchange, operations []*bulkOperation, failOnErrors int) *bulkRun {
+	run := &bulkRun{x: x, operations: operations, failOnErrors: failOnErrors, ids: map[string]string{}, dependents: map[string][]*bulkOperation{}}
+	creations := map[string]*bulkOperation{}
+	for _, o := range operations {
+		if o.method == http.MethodPost {
+			creations[o.bulkID] = o
+		}
+	}
+	for _, o := range operations {
+		if o.method != http.MethodPost && o.target != "" {
+			o.creator = creations[o.target]
+		}
+		o.missing = len(o.references)
+		for _, id := range o.references {
+			if creations[id] == nil {
+				o.unresolvable = true
+				continue
+			}
+			run.dependents[id] = append(run.dependents[id], o)
+		}
+	}
+	return run
 }
 
 // runAll performs the operations in the order of the request, except that an operation runs after
@@ -122,9 +151,9 @@ func (run *bulkRun) next() (o *bulkOperation, complete bool) {
 	var creation, first *bulkOperation
 	for _, o := range run.operations {
 		switch {
-		case o.result != nil, run.waits(o):
+		case o.result != nil, o.waits():
 			continue
-		case len(run.missing(o)) == 0:
+		case o.missing == 0:
 			return o, true
 		case creation == nil && o.method == http.MethodPost && run.pending(o):
 			creation = o
@@ -141,43 +170,44 @@ func (run *bulkRun) next() (o *bulkOperation, complete bool) {
 
 // waits reports whether an operation is one on a resource that still lacks references. Then there is a pending creation, which does
 // not wait.
-func (run *bulkRun) waits(o *bulkOperation) bool {
-	return o.method != http.MethodPost && o.target != "" &&
-		slices.ContainsFunc(run.unfinished, func(creation *bulkOperation) bool { return creation.bulkID == o.target })
-}
+func (o *bulkOperation) waits() bool { return o.creator != nil && o.creator.unfinished }
 
-// missing returns the bulkIds that an operation refers to and that have no id yet.
-func (run *bulkRun) missing(o *bulkOperation) []string {
-	var missing []string
-	for _, id := range o.references {
-		if _, ok := run.ids[id]; !ok {
-			missing = append(missing, id)
-		}
-	}
-	return missing
+// firstMissing returns the first bulkId that an operation refers to and that has no id.
+func (run *bulkRun) firstMissing(o *bulkOperation) string {
+	i := slices.IndexFunc(o.references, func(id string) bool {
+		_, ok := run.ids[id]
+		return !ok
+	})
+	return clipID(o.references[i])
 }
 
 // pending reports whether all missing references of an operation can still be created.
-func (run *bulkRun) pending(o *bulkOperation) bool {
-	if run.stopped() {
-		return false
-	}
-	for _, id := range run.missing(o) {
-		if o := run.creations[id]; o == nil || o.result != nil {
-			return false
-		}
-	}
-	return true
-}
+func (run *bulkRun) pending(o *bulkOperation) bool { return !run.stopped() && !o.unresolvable }
 
 // run performs one operation and records its result.
 func (run *bulkRun) run(ctx context.Context, o *bulkOperation, complete bool) {
 	o.result = &bulkResult{Method: o.method, BulkID: o.bulkID}
 	status, r, err := run.perform(ctx, o, complete)
 	if err == nil && !complete {
+		o.unfinished = true
 		run.unfinished = append(run.unfinished, o)
 	}
 	run.record(o, status, r, err)
+	if o.method == http.MethodPost {
+		run.settle(o)
+	}
+}
+
+// settle updates the operations that refer to a creation that was performed.
+func (run *bulkRun) settle(creation *bulkOperation) {
+	_, created := run.ids[creation.bulkID]
+	for _, o := range run.dependents[creation.bulkID] {
+		if created {
+			o.missing--
+		} else {
+			o.unresolvable = true
+		}
+	}
 }
 
 func (run *bulkRun) record(o *bulkOperation, status int, r *schema.Resource, err error) {
@@ -197,10 +227,8 @@ func (run *bulkRun) record(o *bulkOperation, status int, r *schema.Resource, err
 }
 
 func (run *bulkRun) perform(ctx context.Context, o *bulkOperation, complete bool) (int, *schema.Resource, error) {
-	if complete {
-		if missing := run.missing(o); len(missing) > 0 {
-			return 0, nil, scimerror.New(http.StatusConflict, "bulkId:%s: no operation created it", clipID(missing[0]))
-		}
+	if complete && o.missing > 0 {
+		return 0, nil, scimerror.New(http.StatusConflict, "bulkId:%s: no operation created it", run.firstMissing(o))
 	}
 	t, id, err := run.target(o)
 	if err != nil {
@@ -249,15 +277,15 @@ func (run *bulkRun) target(o *bulkOperation) (*schema.ResourceType, string, erro
 
 // finish adds resolved references to resources that were created without them.
 func (run *bulkRun) finish(ctx context.Context) {
-	var unfinished []*bulkOperation
+	unfinished := run.unfinished[:0]
 	for _, o := range run.unfinished {
-		missing := run.missing(o)
-		if len(missing) > 0 && run.pending(o) {
+		if o.missing > 0 && run.pending(o) {
 			unfinished = append(unfinished, o)
 			continue
 		}
-		if len(missing) > 0 {
-			run.record(o, 0, nil, scimerror.New(http.StatusConflict, "bulkId:%s: no operation created it; the resource was created without it", clipID(missing[0])))
+		o.unfinished = false
+		if o.missing > 0 {
+			run.record(o, 0, nil, scimerror.New(http.StatusConflict, "bulkId:%s: no operation created it; the resource was created without it", run.firstMissing(o)))
 			continue
 		}
 		t, _, err := run.target(o)
