@@ -30,7 +30,8 @@ func (g *storedGroups) observeLeavers(k8s cluster.Cluster, database *store.Datab
 	return err
 }
 
-// leavers returns a handler of the events of ScimUsers that calls left for those that are deactivated or deleted.
+// leavers returns a handler of the events of ScimUsers that calls left for those that are deactivated or deleted, also while
+// finalizers delay the deletion.
 func leavers(left func(*v1alpha1.ScimUser)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, current any) {

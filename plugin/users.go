@@ -89,7 +89,7 @@ func (s *session) listUsers(ctx context.Context, everywhere bool, limit int64) (
 			ready := view.Ready(u)
 			rows = append(rows, userRow{
 				Namespace: u.Namespace, Name: u.Name, UserName: u.Spec.UserName, DisplayName: cmp.Or(u.Spec.DisplayName, formatted(u)),
-				Active: ptr.Deref(u.Status.Active, ptr.Deref(u.Spec.Active, true)), Ready: string(ready.Status), Reason: ready.Reason, ExternalID: u.Spec.ExternalID,
+				Active: u.DeletionTimestamp.IsZero() && ptr.Deref(u.Status.Active, ptr.Deref(u.Spec.Active, true)), Ready: string(ready.Status), Reason: ready.Reason, ExternalID: u.Spec.ExternalID,
 			})
 		}
 		if options.Continue = list.Continue; options.Continue == "" {

@@ -376,8 +376,11 @@ type ScimUser struct {
 func (u *ScimUser) Common() *CommonStatus { return &u.Status.CommonStatus }
 
 // IsActive reports whether keys and tokens of the user are accepted: neither the manifest nor a SCIM
-// client has deactivated it.
-func (u *ScimUser) IsActive() bool { return u.Spec.IsActive() && !u.LostDeprovisionTime() }
+// client has deactivated it, and it is not being deleted, which may take as long as another program's finalizer
+// is not removed.
+func (u *ScimUser) IsActive() bool {
+	return u.DeletionTimestamp.IsZero() && u.Spec.IsActive() && !u.LostDeprovisionTime()
+}
 
 // LostDeprovisionTime reports whether a SCIM client has deactivated the user and the object was then
 // replaced by one without spec.deprovisionTime.
@@ -394,7 +397,7 @@ func HasSCIMWrite(obj metav1.Object) bool { return obj.GetAnnotations()[Annotati
 // IsAdmin reports whether access tokens of the user have the permission Admin.
 func (s *ScimUserSpec) IsAdmin() bool { return s.Admin != nil && *s.Admin }
 
-// IsActive reports whether keys and tokens of the user are accepted.
+// IsActive reports whether the spec contains no deactivation. ScimUser.IsActive decides what is accepted.
 func (s *ScimUserSpec) IsActive() bool {
 	return s.DeprovisionTime == nil && (s.Active == nil || *s.Active)
 }

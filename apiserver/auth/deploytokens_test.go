@@ -205,6 +205,7 @@ func TestDeployTokensEndWithTheirCreator(t *testing.T) {
 		"the key of an active user":         {key, []client.Object{ann()}, true},
 		"a deactivated user":                {user, []client.Object{ann(inactive)}, false},
 		"a user deactivated over SCIM":      {user, []client.Object{ann(deprovisioned)}, false},
+		"a user who is being deleted":       {user, []client.Object{ann(beingDeleted)}, false},
 		"the key of a deactivated user":     {key, []client.Object{ann(inactive)}, false},
 		"the key of a user who was deleted": {key, nil, false},
 		"a user who was deleted":            {user, nil, false},

@@ -50,6 +50,11 @@ func ann(change ...func(*v1alpha1.ScimUser)) *v1alpha1.ScimUser {
 	return u
 }
 
+// beingDeleted deletes a user whose object a finalizer keeps.
+func beingDeleted(u *v1alpha1.ScimUser) {
+	u.DeletionTimestamp, u.Finalizers = ptr.To(metav1.NewTime(now)), []string{"x.example.com/y"}
+}
+
 func anns(k *v1alpha1.ApiKey) { k.Spec.Owner = &v1alpha1.ApiKeyOwner{ScimUser: "ann"} }
 
 // in makes ann the owner, who had groups at an issuer.
@@ -126,6 +131,7 @@ func TestKeys(t *testing.T) {
 		"owner does not exist":     {objects{etl(token, anns)}, nil, `the user of the API key, "ann", does not exist`},
 		"owner in other namespace": {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" })}, nil, `"ann", does not exist`},
 		"owner not active":         {objects{etl(token, anns), ann(func(u *v1alpha1.ScimUser) { u.Spec.Active = ptr.To(false) })}, nil, `"ann", is not active`},
+		"owner being deleted":      {objects{etl(token, anns), ann(beingDeleted)}, nil, `"ann", is not active`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { requireAuthentication(t, token, tc.objs, tc.want, tc.text) })

@@ -551,6 +551,7 @@ func TestOIDCUsers(t *testing.T) {
 	}{
 		"active":               {ann(), true, "ann", false},
 		"inactive":             {ann(inactive), false, "", false},
+		"being deleted":        {ann(beingDeleted), false, "", false},
 		"other namespace":      {ann(inactive, func(u *v1alpha1.ScimUser) { u.Namespace = "other-ns" }), true, "", false},
 		"other user":           {ann(inactive, other), true, "", false},
 		"name taken":           {ann(inactive, nameTaken), true, "", false},

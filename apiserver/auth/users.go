@@ -68,7 +68,8 @@ func NewActiveUsers(users Users, roles Roles, live client.Reader, clk clock.Pass
 }
 
 // named returns the ScimUser of a user name, nil if there is none: users that were never provisioned are
-// accepted. It is shared and must not be modified. It returns an error if the ScimUser is deactivated, or was deprovisioned and deleted.
+// accepted. It is shared and must not be modified. It returns an error if the ScimUser is deactivated or being deleted, or was
+// deprovisioned and deleted.
 func (u *ActiveUsers) named(ctx context.Context, namespace, userName string) (*v1alpha1.ScimUser, error) {
 	// Of several ScimUsers with the name, only one holds it.
 	users := slices.DeleteFunc(u.users.UsersNamed(namespace, userName), func(u *v1alpha1.ScimUser) bool { return claims.IsNameTaken(u) })

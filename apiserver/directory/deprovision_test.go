@@ -334,6 +334,20 @@ func TestReplacedUsersStayInactive(t *testing.T) {
 	}
 }
 
+// TestUsersBeingDeletedAreInactive: keys and tokens of a user who was deleted are rejected while a finalizer keeps the object. The
+// cache keeps what shows it.
+func TestUsersBeingDeletedAreInactive(t *testing.T) {
+	m := newMemory(t)
+	u := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "ada", Finalizers: []string{"example.com/kept"}}, Spec: v1alpha1.ScimUserSpec{UserName: "ada@example.com"}}
+	for _, deleted := range []*metav1.Time{nil, new(metav1.Unix(1, 0))} {
+		u.DeletionTimestamp = deleted
+		m.put(u)
+		if found := m.UsersNamed("acme", "ada@example.com"); len(found) != 1 || found[0].IsActive() != (deleted == nil) {
+			t.Errorf("deleted at %v: found %+v", deleted, found)
+		}
+	}
+}
+
 // TestReplacedUsersBeforeTheController: a deactivated user whose object kubectl replace has replaced is shown as inactive before the
 // controller has restored the deactivation. Other changes restore it, and an activation over SCIM ends it.
 func TestReplacedUsersBeforeTheController(t *testing.T) {

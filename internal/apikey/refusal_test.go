@@ -17,6 +17,8 @@ func TestRefusal(t *testing.T) {
 	user := func(active *bool) *v1alpha1.ScimUser {
 		return &v1alpha1.ScimUser{Spec: v1alpha1.ScimUserSpec{Active: active}}
 	}
+	deleted := user(ptr.To(true))
+	deleted.DeletionTimestamp = at(0)
 	cases := map[string]struct {
 		spec  v1alpha1.ApiKeySpec
 		owner *v1alpha1.ScimUser
@@ -31,6 +33,7 @@ func TestRefusal(t *testing.T) {
 		"owner":                   {v1alpha1.ApiKeySpec{Owner: ann}, user(nil), ""},
 		"owner active":            {v1alpha1.ApiKeySpec{Owner: ann}, user(ptr.To(true)), ""},
 		"owner inactive":          {v1alpha1.ApiKeySpec{Owner: ann}, user(ptr.To(false)), "OwnerInactive"},
+		"owner being deleted":     {v1alpha1.ApiKeySpec{Owner: ann}, deleted, "OwnerInactive"},
 		"no owner":                {v1alpha1.ApiKeySpec{Owner: ann}, nil, "OwnerNotFound"},
 		"revoked before the rest": {v1alpha1.ApiKeySpec{Revoked: ptr.To(true), ExpirationTime: at(-1), Owner: ann}, nil, "Revoked"},
 		"expired before owner":    {v1alpha1.ApiKeySpec{ExpirationTime: at(-time.Second), Owner: ann}, nil, "Expired"},

@@ -80,7 +80,7 @@ func isStillActive(ctx context.Context, live client.Reader, u *v1alpha1.ScimUser
 		return false, client.IgnoreNotFound(err)
 	}
 	sameName := deprovisioned.Name(current.Spec.UserName) == deprovisioned.Name(u.Spec.UserName)
-	return sameName && current.IsActive() && current.DeletionTimestamp.IsZero(), nil
+	return sameName && current.IsActive(), nil
 }
 
 // IsDeprovisioned reports whether a user with this userName was deprovisioned. It must be called only if no user
