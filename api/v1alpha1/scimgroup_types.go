@@ -214,6 +214,19 @@ func (s *ScimGroupSpec) EffectiveMembers() []ScimMember {
 	return effective
 }
 
+// LostRemovedMembers returns the members that a SCIM client has removed, and that a replacement of the object by one without
+// spec.removedMembers made members again.
+func (g *ScimGroup) LostRemovedMembers() []string {
+	if len(g.Status.RemovedMembers) == 0 || len(g.Spec.RemovedMembers) > 0 || HasSCIMWrite(g) {
+		return nil
+	}
+	listed := make(map[string]bool, len(g.Spec.Members))
+	for i := range g.Spec.Members {
+		listed[g.Spec.Members[i].Value] = true
+	}
+	return slices.DeleteFunc(slices.Clone(g.Status.RemovedMembers), func(id string) bool { return !listed[id] })
+}
+
 // Size returns the number of members, visible or not.
 func (s *ScimGroupSpec) Size() int {
 	n := len(s.Members)

@@ -42,7 +42,7 @@ func compactForm[T v1alpha1.Object](of T, display func(T) string) toolscache.Tra
 		if !ok { // in compact form already
 			return in, nil
 		}
-		restoreDeprovisionTime(o)
+		restoreLost(o)
 		owners := ownersOf(o)
 		if _, err := reduce(o); err != nil {
 			return nil, err

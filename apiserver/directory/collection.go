@@ -162,7 +162,7 @@ func (c *collection[T, S]) live(ctx context.Context, namespace, id string) (T, e
 	if err != nil || !isVisible(o) {
 		return o, scimerror.NotFound(c.name, id)
 	}
-	restoreDeprovisionTime(o)
+	restoreLost(o)
 	return o, nil
 }
 
@@ -195,7 +195,7 @@ func (c *collection[T, S]) response(v *view, o T) (*schema.Resource, error) {
 // edit edits the spec of an object in one write.
 func (c *collection[T, S]) edit(v *view, id string, change func(live, edited T) error) (T, bool, error) {
 	if c.ownersCached {
-		if known := c.visible(v.namespace, id); !isNil(known) {
+		if known := c.visible(v.namespace, id); !isNil(known) && !mayBeRestored(known) {
 			return edit.SpecOf(v.ctx, c.d.kube, known, change)
 		}
 	}

@@ -130,9 +130,11 @@ func (d *Directory) removeFromGroup(ctx context.Context, v *view, name, id strin
 	defer editing.members.End()
 	key := client.ObjectKey{Namespace: v.namespace, Name: name}
 	_, _, err = edit.Spec(ctx, d.kube, key, func(live, edited *v1alpha1.ScimGroup) error {
+		restoreLost(edited)
 		m := editing.members.Members(&edited.Spec)
 		if stored := m.Stored(id); stored == nil || refers != nil && !refers(stored) {
-			return editing.members.Err() // else changed since
+			edited.Spec.RemovedMembers = live.Spec.RemovedMembers // nothing to write
+			return editing.members.Err()                          // else changed since
 		}
 		m.Delete(id)
 		if err := storeMembers(editing, name, &edited.Spec, schema.Document{attributeMembers: m}); err != nil {

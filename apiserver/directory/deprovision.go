@@ -48,15 +48,30 @@ var active = &row[v1alpha1.ScimUserSpec]{
 	},
 }
 
-// restoreDeprovisionTime restores spec.deprovisionTime of a user whose object was replaced by one without it, as the controller
-// is about to do, and reports whether it has. Such a user is inactive for keys and tokens.
-func restoreDeprovisionTime(o v1alpha1.Object) bool {
-	u, isUser := o.(*v1alpha1.ScimUser)
-	if !isUser || !u.LostDeprovisionTime() {
-		return false
+// restoreLost restores what a SCIM client has taken away if the object was replaced by one without it, as the controllers are about
+// to do, and reports whether it has: spec.deprovisionTime of a user, who is inactive for keys and tokens, and
+// spec.removedMembers of a group.
+func restoreLost(o v1alpha1.Object) bool {
+	switch o := o.(type) {
+	case *v1alpha1.ScimUser:
+		if o.LostDeprovisionTime() {
+			o.Spec.DeprovisionTime = o.Status.DeprovisionTime.DeepCopy()
+			return true
+		}
+	case *v1alpha1.ScimGroup:
+		if lost := o.LostRemovedMembers(); len(lost) > 0 {
+			o.Spec.RemovedMembers = lost
+			return true
+		}
 	}
-	u.Spec.DeprovisionTime = u.Status.DeprovisionTime.DeepCopy()
-	return true
+	return false
+}
+
+// mayBeRestored reports whether spec.removedMembers of an object of the cache may be what restoreLost has set: the API server does
+// not have it, so a patch that is based on the object would not contain it.
+func mayBeRestored(cached v1alpha1.Object) bool {
+	g, isGroup := cached.(*v1alpha1.ScimGroup)
+	return isGroup && len(g.Spec.RemovedMembers) > 0 && !v1alpha1.HasSCIMWrite(g)
 }
 
 // beforeDeactivation creates the claim for the name of a user who is being deactivated. If an authoritative
@@ -120,8 +135,11 @@ func deactivation(v *view, u *v1alpha1.ScimUser, d schema.Document) (string, err
 
 // removal removes the members from a group that a document removes.
 func removal(v *view, g *v1alpha1.ScimGroup, d schema.Document) (string, error) {
+	stored := g.Spec.RemovedMembers
+	restoreLost(g)
 	changes, err := v.members.SaveRemovals(&g.Spec, d[attributeMembers])
 	if err != nil || len(changes) == 0 {
+		g.Spec.RemovedMembers = stored // nothing to write
 		return "", err
 	}
 	recording.Detail(v.ctx, g.Name, attributeMembers, changes)

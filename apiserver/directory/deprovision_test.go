@@ -384,6 +384,88 @@ func TestReplacedUsersBeforeTheController(t *testing.T) {
 	}
 }
 
+// TestReplacedGroupsKeepTheirRemovals: members that a SCIM client has removed from a group are not members after kubectl replace has
+// replaced the object by its manifest, before the controller has restored the removal.
+func TestReplacedGroupsKeepTheirRemovals(t *testing.T) {
+	m := newMemory(t)
+	g := &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "staff"}, Spec: v1alpha1.ScimGroupSpec{DisplayName: "Staff"}}
+	g.Spec.Members = []v1alpha1.ScimMember{{Value: "ada"}, {Value: "bob"}}
+	g.Status.RemovedMembers = []string{"bob", "eve"}
+	m.put(g)
+	if ada, bob := m.referrers("acme", "ada", nil), m.referrers("acme", "bob", nil); len(ada) != 1 || len(bob) != 0 {
+		t.Errorf("groups of ada: %v, of bob: %v", ada, bob)
+	}
+	g.Annotations = map[string]string{v1alpha1.AnnotationModified: "2 2026-01-01T00:00:00Z"} // added over SCIM
+	m.put(g)
+	if bob := m.referrers("acme", "bob", nil); len(bob) != 1 {
+		t.Errorf("groups of bob, who was added again: %v", bob)
+	}
+}
+
+// TestReplacedGroupsBeforeTheController: a group whose object was replaced is shown without the members that a SCIM client has removed,
+// before the controller has restored the removal. Other changes restore it, and adding the member over SCIM ends it.
+func TestReplacedGroupsBeforeTheController(t *testing.T) {
+	r := newFixture(t)
+	ids := r.users("u", 3)
+	r.apply("argocd-controller", manifest("ScimGroup", "staff", map[string]any{"displayName": "staff", "members": memberList(ids[:2]...)}))
+	r.must(r.change(r.Tenant, "staff", func(s schema.Set) { s.Delete(ids[0]) }))
+	stored := func() *v1alpha1.ScimGroup {
+		t.Helper()
+		g := &v1alpha1.ScimGroup{}
+		r.must(r.api.Get(t.Context(), client.ObjectKey{Namespace: r.namespace, Name: "staff"}, g))
+		return g
+	}
+	status := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"removedMembers":["`+ids[0]+`"]}}`))
+	r.must(r.api.Status().Patch(t.Context(), stored(), status))
+	want := func(members ...string) {
+		t.Helper()
+		if got := r.visibleMembers("staff"); !slices.Equal(got, sorted(members)) {
+			t.Errorf("members are %v, want %v", got, members)
+		}
+	}
+	replace := func() {
+		t.Helper()
+		replaced := &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "staff", ResourceVersion: stored().ResourceVersion}}
+		replaced.Spec = v1alpha1.ScimGroupSpec{DisplayName: "staff", Members: []v1alpha1.ScimMember{{Value: ids[0]}, {Value: ids[1]}}}
+		r.must(r.api.Update(t.Context(), replaced, client.FieldOwner("argocd-controller")))
+		want(ids[1])
+		r.eventually(func() bool {
+			return len(r.find(r.Tenant, r.Tenant.group, `members.value eq "`+ids[0]+`"`)) == 0 &&
+				len(r.find(r.Tenant, r.Tenant.group, `members.value eq "`+ids[1]+`"`)) == 1
+		})
+	}
+	for name, c := range map[string]struct {
+		change           func() error
+		members, removed []string
+	}{
+		"another member": {func() error {
+			return r.change(r.Tenant, "staff", func(s schema.Set) { scimtest.AddMembers(s, ids[2]) })
+		}, ids[1:], ids[:1]},
+		"the member": {func() error {
+			return r.change(r.Tenant, "staff", func(s schema.Set) { scimtest.AddMembers(s, ids[0]) })
+		}, ids[:2], nil},
+		"a rejected request": {func() error {
+			err := r.set(r.Tenant.group, "staff", schema.Document{"displayName": "other", "members": []any{}})
+			wantError(t, err, http.StatusConflict, "")
+			return nil
+		}, nil, ids[:2]},
+	} {
+		t.Log(name)
+		replace()
+		r.must(c.change())
+		want(c.members...)
+		if g := stored(); !v1alpha1.HasSCIMWrite(g) || !slices.Equal(g.Spec.RemovedMembers, sorted(c.removed)) {
+			t.Errorf("%s: stored %+v", name, g.Spec)
+		}
+	}
+	replace()
+	r.must(r.DeleteResource(t.Context(), r.Tenant.user, ids[1], pass))
+	want()
+	if g := stored(); !slices.Contains(g.Spec.RemovedMembers, ids[0]) {
+		t.Errorf("after the deletion of another member: stored %+v", g.Spec)
+	}
+}
+
 // TestRestoredDeactivationEndsOverSCIM: after the controller has restored a deactivation that kubectl replace removed, a
 // SCIM client activates the user as before.
 func TestRestoredDeactivationEndsOverSCIM(t *testing.T) {

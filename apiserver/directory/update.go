@@ -63,10 +63,10 @@ func (c *collection[T, S]) replaceResource(v *view, id string, replace func(*sch
 	return c.response(v, o)
 }
 
-// applyChange calls replace with the live resource and writes the result to the spec of edited. A lost deactivation is restored
-// before, and the annotation of a write over SCIM shows that it was not lost if replace ends it.
+// applyChange calls replace with the live resource and writes the result to the spec of edited. A lost deactivation or removal of
+// members is restored before, and the annotation of a write over SCIM shows that it was not lost if replace ends it.
 func (c *collection[T, S]) applyChange(editing *view, r *claims.Reservation[T], live, edited T, replace func(*schema.Resource) (schema.Document, error)) error {
-	restored := restoreDeprovisionTime(edited)
+	restored := restoreLost(edited)
 	if restored {
 		live, _ = edited.DeepCopyObject().(T)
 	}
@@ -141,7 +141,7 @@ func (d *Directory) ChangeUser(ctx context.Context, namespace, name string, chan
 		if !isVisible(live) {
 			return edit.ErrDeleted
 		}
-		restoreDeprovisionTime(edited)
+		restoreLost(edited)
 		if err := change(edited); err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 // work performs the steps in order. Members are last, because they are expensive.
 func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome {
 	g := s.Object
-	if lost := lostRemovals(g); len(lost) > 0 {
+	if lost := g.LostRemovedMembers(); len(lost) > 0 {
 		return *scim.Restore(ctx, s, func(g *v1alpha1.ScimGroup) { g.Spec.RemovedMembers = lost })
 	}
 	g.Status.RemovedMembers = nil

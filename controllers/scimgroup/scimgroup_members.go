@@ -137,19 +137,6 @@ func (f *members) report(g *v1alpha1.ScimGroup) {
 	meta.SetStatusCondition(&g.Status.Conditions, condition)
 }
 
-// lostRemovals returns the members that a SCIM client has removed, and that a replacement of the object made
-// members again.
-func lostRemovals(g *v1alpha1.ScimGroup) []string {
-	if len(g.Status.RemovedMembers) == 0 || len(g.Spec.RemovedMembers) > 0 || v1alpha1.HasSCIMWrite(g) {
-		return nil
-	}
-	listed := make(map[string]bool, len(g.Spec.Members))
-	for i := range g.Spec.Members {
-		listed[g.Spec.Members[i].Value] = true
-	}
-	return slices.DeleteFunc(slices.Clone(g.Status.RemovedMembers), func(id string) bool { return !listed[id] })
-}
-
 // reportRemoved sets the condition MembersRemoved while a SCIM client has removed members that the group
 // lists. It names the first of them.
 func reportRemoved(g *v1alpha1.ScimGroup) {
