@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/plugin/bundle"
 )
 
@@ -234,10 +235,8 @@ func (b *collection) log(ctx context.Context, pod *corev1.Pod, container string,
 // hideSecrets reads all Secrets of a namespace, if the caller may, to hide their values in all files.
 // They are not added.
 func (b *collection) hideSecrets(ctx context.Context, namespace string) {
-	options := &client.ListOptions{Namespace: namespace, Limit: maxListed}
-	for {
-		secrets := &corev1.SecretList{}
-		if err := b.client.List(ctx, secrets, options); err != nil {
+	for secrets, err := range kube.Pages(ctx, b.client, &corev1.SecretList{}, client.InNamespace(namespace)) {
+		if err != nil {
 			if !isForbidden(err) {
 				b.Problem("the Secrets of "+namespace+", to hide their values", err)
 			}
@@ -249,9 +248,6 @@ func (b *collection) hideSecrets(ctx context.Context, namespace string) {
 					b.Hide(name, string(value))
 				}
 			}
-		}
-		if options.Continue = secrets.Continue; options.Continue == "" {
-			return
 		}
 	}
 }

@@ -15,6 +15,9 @@ import (
 // completionTimeout limits the requests of a completion: the user waits for the key.
 const completionTimeout = 3 * time.Second
 
+// maxCompleted is the number of objects that a completion reads.
+const maxCompleted = 500
+
 // names returns the names of objects that begin with a text. Errors complete nothing.
 func (s *session) names(list client.ObjectList, inNamespace bool, prefix string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
@@ -23,7 +26,7 @@ func (s *session) names(list client.ObjectList, inNamespace bool, prefix string)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	options := []client.ListOption{client.Limit(maxListed)}
+	options := []client.ListOption{client.Limit(maxCompleted)}
 	if inNamespace {
 		options = append(options, client.InNamespace(key.Namespace))
 	}

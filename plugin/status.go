@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/plugin/check"
 	"github.com/quoin-dev/quoin/plugin/view"
 )
@@ -250,10 +251,8 @@ func (s *session) countKind(ctx context.Context, c client.Reader, kind v1alpha1.
 		namespace = ""
 	}
 	sum := kindSummary{Kind: kind.Name(), Reasons: map[string]int{}}
-	options := &client.ListOptions{Namespace: namespace, Limit: maxListed}
-	for {
-		list, _ := kind.NewList().(client.ObjectList)
-		err := c.List(ctx, list, options)
+	empty, _ := kind.NewList().(client.ObjectList)
+	for list, err := range kube.Pages(ctx, c, empty, client.InNamespace(namespace)) {
 		if isForbidden(err) {
 			if !slices.Contains(all.Unreadable, kind.Plural) {
 				all.Unreadable = append(all.Unreadable, kind.Plural)
@@ -269,9 +268,6 @@ func (s *session) countKind(ctx context.Context, c client.Reader, kind v1alpha1.
 		}
 		if err := eachObject(list, sum.add); err != nil {
 			return err
-		}
-		if options.Continue = list.GetContinue(); options.Continue == "" {
-			break
 		}
 	}
 	all.Kinds = append(all.Kinds, sum)

@@ -12,11 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/plugin/view"
 )
-
-// maxListed is the number of users that one request reads.
-const maxListed = 500
 
 // userRow is the structured output of `users`.
 type userRow struct {
@@ -71,14 +69,12 @@ func (s *session) listUsers(ctx context.Context, everywhere bool, limit int64) (
 	if err != nil {
 		return nil, false, err
 	}
-	options := &client.ListOptions{Namespace: key.Namespace, Limit: maxListed}
 	if everywhere {
-		options.Namespace = ""
+		key.Namespace = ""
 	}
 	rows = []userRow{}
-	for {
-		list := &v1alpha1.ScimUserList{}
-		if err := c.List(ctx, list, options); err != nil {
+	for list, err := range kube.Pages(ctx, c, &v1alpha1.ScimUserList{}, client.InNamespace(key.Namespace)) {
+		if err != nil {
 			return nil, false, err
 		}
 		for i := range list.Items {
@@ -92,10 +88,8 @@ func (s *session) listUsers(ctx context.Context, everywhere bool, limit int64) (
 				Active: u.DeletionTimestamp.IsZero() && ptr.Deref(u.Status.Active, ptr.Deref(u.Spec.Active, true)), Ready: string(ready.Status), Reason: ready.Reason, ExternalID: u.Spec.ExternalID,
 			})
 		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return rows, false, nil
-		}
 	}
+	return rows, false, nil
 }
 
 func formatted(u *v1alpha1.ScimUser) string {

@@ -1,6 +1,6 @@
 // Package kube reads and writes Kubernetes objects: reads that are never older than the own writes
-// of the process, server-side apply that writes only differences, and status patches that are
-// skipped if nothing changed.
+// of the process, lists in pages, server-side apply that writes only differences, and status
+// patches that are skipped if nothing changed.
 package kube
 
 import (

@@ -11,14 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/kube"
 )
-
-// eventPage is the number of events that one request reads.
-const eventPage = 500
 
 // View is a Deployment and the objects that belong to it. Objects are sorted: production first, then by
 // name.
@@ -128,11 +125,9 @@ func (v *View) readBranches(ctx context.Context, c client.Reader) error {
 // readEvents reads the warnings about pods and workloads: all of them, because a list begins with the first names, not with
 // the newest events.
 func (v *View) readEvents(ctx context.Context, c client.Reader) error {
-	warnings := fields.OneTermEqualSelector("type", corev1.EventTypeWarning)
-	options := &client.ListOptions{Namespace: v.Deployment.Namespace, FieldSelector: warnings, Limit: eventPage}
-	for {
-		list := &corev1.EventList{}
-		if err := c.List(ctx, list, options); err != nil {
+	in, warnings := client.InNamespace(v.Deployment.Namespace), client.MatchingFields{"type": corev1.EventTypeWarning}
+	for list, err := range kube.Pages(ctx, c, &corev1.EventList{}, in, warnings) {
+		if err != nil {
 			return err
 		}
 		for i := range list.Items {
@@ -140,10 +135,8 @@ func (v *View) readEvents(ctx context.Context, c client.Reader) error {
 				v.Events = append(v.Events, list.Items[i])
 			}
 		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return nil
-		}
 	}
+	return nil
 }
 
 func (v *View) sort() {
