@@ -23,8 +23,6 @@ const (
 	UnusedGracePeriod = 10 * time.Minute
 	// collectInterval is the interval between two collections.
 	collectInterval = 2 * time.Minute
-	// pageSize is the page size for lists of groups.
-	pageSize = 500
 )
 
 // unusedChunk is an unreferenced chunk.
@@ -111,20 +109,16 @@ func (c *Collector) due(ctx context.Context) (map[string][]*v1alpha1.ScimMemberC
 	return due, nil
 }
 
-// references returns the chunks that the groups of a namespace refer to, from the API server: a cache does
-// not support pagination.
+// references returns the chunks that the groups of a namespace refer to, from the API server.
 func references(ctx context.Context, live client.Reader, namespace string) (map[client.ObjectKey]bool, error) {
 	used := map[client.ObjectKey]bool{}
-	for next := ""; ; {
-		list := &v1alpha1.ScimGroupList{}
-		if err := live.List(ctx, list, client.InNamespace(namespace), client.Limit(pageSize), client.Continue(next)); err != nil {
+	for list, err := range kube.Pages(ctx, live, &v1alpha1.ScimGroupList{}, client.InNamespace(namespace)) {
+		if err != nil {
 			return nil, fmt.Errorf("list groups: %w", err)
 		}
 		addReferences(used, list)
-		if next = list.Continue; next == "" {
-			return used, nil
-		}
 	}
+	return used, nil
 }
 
 func addReferences(used map[client.ObjectKey]bool, groups *v1alpha1.ScimGroupList) {

@@ -15,10 +15,8 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/kube"
 )
-
-// pageSize is the number of objects that are listed at once.
-const pageSize = 500
 
 // isManaged reports whether Quoin has created a Secret: it has the label, or is controlled by an object of Quoin, as those from before
 // the REST API labelled what it creates.
@@ -169,10 +167,10 @@ func (o *objects) writeNamespace(ctx context.Context, name string) error {
 
 // list calls each for the objects of a kind that are not being deleted.
 func (o *objects) list(ctx context.Context, kind schema.GroupVersionKind, each func(*unstructured.Unstructured) error, options ...client.ListOption) error {
-	for next := ""; ; {
-		page := &unstructured.UnstructuredList{}
-		page.SetGroupVersionKind(kind)
-		if err := o.reader.List(ctx, page, append(options, client.Limit(pageSize), client.Continue(next))...); err != nil {
+	empty := &unstructured.UnstructuredList{}
+	empty.SetGroupVersionKind(kind)
+	for page, err := range kube.Pages(ctx, o.reader, empty, options...) {
+		if err != nil {
 			return fmt.Errorf("list objects of kind %s: %w", kind.Kind, err)
 		}
 		for i := range page.Items {
@@ -182,8 +180,6 @@ func (o *objects) list(ctx context.Context, kind schema.GroupVersionKind, each f
 				}
 			}
 		}
-		if next = page.GetContinue(); next == "" {
-			return nil
-		}
 	}
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/engine"
+	"github.com/quoin-dev/quoin/internal/kube"
 )
 
 func (a *api) podsFamily() rest.Family {
@@ -65,25 +66,19 @@ func (a *api) listPods(ctx context.Context, in *ListPodsInput) (*DeploymentPods,
 	return out, nil
 }
 
-// maxPods is the largest number of pods of a deployment that are read; podsPage is that of one request.
-const (
-	maxPods  = 1000
-	podsPage = 200
-)
+// maxPods is the number of pods of a deployment after which no more are read.
+const maxPods = 1000
 
 // podsOf returns the pods of all environments of a deployment, by name, from the Kubernetes API server:
 // they are not cached.
 func (a *api) podsOf(ctx context.Context, d *v1alpha1.Deployment) ([]corev1.Pod, error) {
 	var found []corev1.Pod
-	list := &corev1.PodList{}
-	for {
-		err := a.Kube.Live().List(ctx, list, client.InNamespace(d.Namespace), client.Limit(podsPage), client.Continue(list.Continue),
-			client.MatchingLabels{engine.LabelManagedBy: engine.ManagedBy, v1alpha1.LabelDeployment: d.Name})
+	labels := client.MatchingLabels{engine.LabelManagedBy: engine.ManagedBy, v1alpha1.LabelDeployment: d.Name}
+	for list, err := range kube.Pages(ctx, a.Kube.Live(), &corev1.PodList{}, client.InNamespace(d.Namespace), labels) {
 		if err != nil {
 			return nil, fmt.Errorf("list pods: %w", err)
 		}
-		found = append(found, list.Items...)
-		if list.Continue == "" || len(found) >= maxPods {
+		if found = append(found, list.Items...); len(found) >= maxPods {
 			break
 		}
 	}
