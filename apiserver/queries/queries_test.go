@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/query"
 	"github.com/quoin-dev/quoin/internal/query/controls"
+	"github.com/quoin-dev/quoin/internal/serving/deadlinetest"
 )
 
 func TestAccept(t *testing.T) {
@@ -82,32 +82,20 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// deadlines records the deadline of writes.
-type deadlines struct {
-	*httptest.ResponseRecorder
-	last time.Time
-}
-
-// SetWriteDeadline is called by http.ResponseController.
-func (d *deadlines) SetWriteDeadline(deadline time.Time) error {
-	d.last = deadline
-	return nil
-}
-
 // TestSlowReaders: a client that reads a result slowly does not keep its memory for longer than a run may last.
 func TestSlowReaders(t *testing.T) {
 	for name, tc := range map[string]struct {
 		left      time.Duration
 		isLimited bool
 	}{"at the beginning": {MaxDuration + writeTimeout, false}, "at the end": {writeTimeout / 2, true}, "after it": {-time.Second, true}} {
-		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		w := deadlinetest.NewRecorder()
 		until := time.Now().Add(tc.left)
 		r := &response{ResponseWriter: w, control: http.NewResponseController(w), until: until}
 		if _, err := r.Write([]byte("row")); err != nil {
 			t.Fatal(err)
 		}
-		if w.last.Equal(until) != tc.isLimited || w.last.After(until) {
-			t.Errorf("%s: the deadline is %s before the end of the response", name, until.Sub(w.last))
+		if w.WriteDeadline.Equal(until) != tc.isLimited || w.WriteDeadline.After(until) {
+			t.Errorf("%s: the deadline is %s before the end of the response", name, until.Sub(w.WriteDeadline))
 		}
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/quoin-dev/quoin/internal/serving/deadlinetest"
 )
 
 // shortGrace is shorter than the grace of Wrap, for short tests.
@@ -123,24 +125,6 @@ func TestRefusedBodies(t *testing.T) {
 	}
 }
 
-// deadlines records the deadlines of a connection.
-type deadlines struct {
-	http.ResponseWriter
-	last, response time.Time
-	set            int
-}
-
-func (d *deadlines) SetWriteDeadline(t time.Time) error {
-	d.response = t
-	return nil
-}
-
-func (d *deadlines) SetReadDeadline(t time.Time) error {
-	d.last = t
-	d.set++
-	return nil
-}
-
 // The deadline of a body depends on what was received so far and on the time that was spent waiting for it, and not on when.
 func TestPace(t *testing.T) {
 	const stall = 2 * time.Minute
@@ -160,7 +144,7 @@ func TestPace(t *testing.T) {
 		"too long":                {time.Minute, 61 * time.Second, 1 << 20, -time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := &deadlines{ResponseWriter: httptest.NewRecorder()}
+			conn := deadlinetest.NewRecorder()
 			pace.Timeout = tc.timeout
 			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("more"))
 			b := newTimedBody(conn, r, pace)
@@ -168,14 +152,14 @@ func TestPace(t *testing.T) {
 			if _, err := b.Read(make([]byte, 1)); err != nil {
 				t.Fatal(err)
 			}
-			if left := time.Until(conn.last); left < tc.min || left > tc.max {
+			if left := time.Until(conn.ReadDeadline); left < tc.min || left > tc.max {
 				t.Errorf("the deadline is in %s, want %s to %s", left, tc.min, tc.max)
 			}
-			if _, err := b.Read(make([]byte, 1)); err != nil || conn.set != 1 {
-				t.Errorf("%v, the deadline was set %d times", err, conn.set)
+			if _, err := b.Read(make([]byte, 1)); err != nil || conn.ReadChanges != 1 {
+				t.Errorf("%v, the deadline was set %d times", err, conn.ReadChanges)
 			}
-			if _, err := io.Copy(io.Discard, b); err != nil || !conn.last.IsZero() {
-				t.Errorf("%v; after the end of the body, the deadline is %s", err, conn.last)
+			if _, err := io.Copy(io.Discard, b); err != nil || !conn.ReadDeadline.IsZero() {
+				t.Errorf("%v; after the end of the body, the deadline is %s", err, conn.ReadDeadline)
 			}
 		})
 	}
@@ -195,25 +179,25 @@ func TestResponseToASlowBody(t *testing.T) {
 		received int64
 		extended bool
 	}{"short": {1 << 10, false}, "long": {1 << 20, true}} {
-		conn := &deadlines{ResponseWriter: httptest.NewRecorder()}
+		conn := deadlinetest.NewRecorder()
 		ctx := context.WithValue(t.Context(), http.ServerContextKey, &http.Server{WriteTimeout: time.Minute})
 		read := func(set bool) {
 			t.Helper()
 			e := &exchange{ResponseWriter: conn}
 			e.body = newTimedBody(conn, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("more")), pace)
 			e.body.received = tc.received
-			conn.response = time.Time{}
+			conn.WriteDeadline = time.Time{}
 			if own := time.Now().Add(time.Hour); set {
-				if err := http.NewResponseController(e).SetWriteDeadline(own); err != nil || !conn.response.Equal(own) {
-					t.Fatalf("%v; the deadline is %s", err, conn.response)
+				if err := http.NewResponseController(e).SetWriteDeadline(own); err != nil || !conn.WriteDeadline.Equal(own) {
+					t.Fatalf("%v; the deadline is %s", err, conn.WriteDeadline)
 				}
 			}
-			before := conn.response
+			before := conn.WriteDeadline
 			if _, err := e.body.Read(make([]byte, 1)); err != nil {
 				t.Fatal(err)
 			}
-			if want := tc.extended && !set; conn.response.Equal(before) == want || want && conn.response.Sub(conn.last) != time.Minute {
-				t.Errorf("%s, set by the handler %t: the response ends %s after the body", name, set, conn.response.Sub(conn.last))
+			if want := tc.extended && !set; conn.WriteDeadline.Equal(before) == want || want && conn.WriteDeadline.Sub(conn.ReadDeadline) != time.Minute {
+				t.Errorf("%s, set by the handler %t: the response ends %s after the body", name, set, conn.WriteDeadline.Sub(conn.ReadDeadline))
 			}
 		}
 		read(false)
