@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
@@ -82,6 +85,40 @@ func TestStatusWithoutANewerKind(t *testing.T) {
 	}
 	if code, stdout, stderr = runPlugin(t, "status", "-s", url, "-o", "json"); code != exitDone || !strings.Contains(stdout, `"missing": [`) {
 		t.Errorf("%d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// A deployment is behind if another version of its channel is due, as for the metric.
+func TestDeploymentsThatAreBehind(t *testing.T) {
+	c := &v1alpha1.ReleaseChannel{ObjectMeta: metav1.ObjectMeta{Name: "stable"}}
+	for _, v := range []string{"2.0.0", "1.2.4", "1.2.3"} {
+		c.Status.Versions = append(c.Status.Versions, v1alpha1.ChannelVersion{Version: v, Image: "cube:v" + v})
+	}
+	c.Status.LatestVersion = "2.0.0"
+	c.Status.Rollouts = []v1alpha1.VersionRollout{{Version: "1.2.4", State: v1alpha1.VersionStopped}}
+	for name, test := range map[string]struct {
+		version string
+		spec    v1alpha1.DeploymentSpec
+		behind  int
+	}{
+		"follows":                {"1.2.3", v1alpha1.DeploymentSpec{}, 1},
+		"newest":                 {"2.0.0", v1alpha1.DeploymentSpec{}, 0},
+		"first install":          {"", v1alpha1.DeploymentSpec{}, 0},
+		"pinned":                 {"1.2.3", v1alpha1.DeploymentSpec{ReleaseChannelVersion: "1.2.3"}, 0},
+		"held":                   {"1.2.3", v1alpha1.DeploymentSpec{Hold: ptr.To(true)}, 0},
+		"suspended":              {"1.2.3", v1alpha1.DeploymentSpec{Suspend: ptr.To(true)}, 0},
+		"patch, next is stopped": {"1.2.3", v1alpha1.DeploymentSpec{UpgradePolicy: v1alpha1.UpgradePatch}, 0},
+		"patch, runs stopped":    {"1.2.4", v1alpha1.DeploymentSpec{UpgradePolicy: v1alpha1.UpgradePatch}, 0},
+	} {
+		d := v1alpha1.Deployment{Spec: test.spec}
+		d.Spec.ReleaseChannel = "stable"
+		if test.version != "" {
+			d.Status.CurrentVersion = test.version
+			d.Status.History = []v1alpha1.VersionRun{{Version: test.version, ReleaseChannel: "stable", Image: "cube:v" + test.version}}
+		}
+		if sum := summarize(c, []v1alpha1.Deployment{d}); sum.Deployments != 1 || sum.Behind != test.behind {
+			t.Errorf("%s: %d of %d are behind, want %d", name, sum.Behind, sum.Deployments, test.behind)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/channels"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/plugin/check"
 	"github.com/quoin-dev/quoin/plugin/view"
@@ -61,7 +62,7 @@ type channelSummary struct {
 	Ready       string `json:"ready"`
 	Reason      string `json:"reason"`
 	Deployments int    `json:"deployments"`
-	// Behind is the number of those that do not run the newest version.
+	// Behind is the number of those that are to run another version, as quoin_releasechannel_deployments counts them.
 	Behind int `json:"behind"`
 }
 
@@ -237,7 +238,7 @@ func summarize(c *v1alpha1.ReleaseChannel, deployments []v1alpha1.Deployment) ch
 	for i := range deployments {
 		if d := &deployments[i]; d.Spec.ReleaseChannel == c.Name {
 			sum.Deployments++
-			if d.Status.CurrentVersion != c.Status.LatestVersion {
+			if channels.FollowerOf(d).IsBehind(c) {
 				sum.Behind++
 			}
 		}

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/channels"
@@ -37,23 +35,15 @@ const (
 
 // fleet counts deployments by channel and version.
 type fleet struct {
-	running  map[running]int
+	// running has few keys: there are few versions in use at a time.
+	running  map[channels.Follower]int
 	rollouts map[string]int
 	channels map[string]*v1alpha1.ReleaseChannel
 }
 
-// running is what deployments are counted by. There are few versions in use at a time.
-type running struct {
-	channel, version string
-	// from is the channel that the version came from.
-	from    string
-	upgrade version.UpgradePolicy
-	held    bool
-}
-
 func newFleet() fleet {
 	return fleet{
-		running: map[running]int{}, channels: map[string]*v1alpha1.ReleaseChannel{},
+		running: map[channels.Follower]int{}, channels: map[string]*v1alpha1.ReleaseChannel{},
 		rollouts: map[string]int{rolloutRunning: 0, rolloutWaiting: 0},
 	}
 }
@@ -77,13 +67,7 @@ func (f *fleet) remove(obj v1alpha1.Object) {
 }
 
 func (f *fleet) count(d *v1alpha1.Deployment, n int) {
-	r := running{
-		channel: d.Spec.ReleaseChannel, version: d.Status.CurrentVersion, from: d.Spec.ReleaseChannel, upgrade: version.UpgradePolicy(d.Spec.UpgradePolicy),
-		held: d.Spec.ReleaseChannelVersion != "" || ptr.Deref(d.Spec.Hold, false) || ptr.Deref(d.Spec.Suspend, false) || waitsForWindow(d),
-	}
-	if h := d.Status.History; len(h) > 0 {
-		r.from = h[0].ReleaseChannel
-	}
+	r := channels.FollowerOf(d)
 	if f.running[r] += n; f.running[r] == 0 {
 		delete(f.running, r)
 	}
@@ -96,12 +80,6 @@ func (f *fleet) count(d *v1alpha1.Deployment, n int) {
 	}
 }
 
-// waitsForWindow reports whether a newer version waits for the maintenance window of the account.
-func waitsForWindow(d *v1alpha1.Deployment) bool {
-	ready := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Reason == v1alpha1.ReasonWaitingForWindow
-}
-
 func (f *fleet) collect(metrics chan<- prometheus.Metric) {
 	type group struct{ channel, state string }
 	counts, since := map[group]int{}, map[string]time.Time{}
@@ -109,10 +87,10 @@ func (f *fleet) collect(metrics chan<- prometheus.Metric) {
 		counts[group{name, stateCurrent}], counts[group{name, stateBehind}] = 0, 0
 	}
 	for r, n := range f.running {
-		state, newer := relation(r, f.channels[r.channel])
-		counts[group{r.channel, state}] += n
-		if before, ok := since[r.channel]; state == stateBehind && !newer.IsZero() && (!ok || newer.Before(before)) {
-			since[r.channel] = newer
+		state, newer := relation(r, f.channels[r.Channel])
+		counts[group{r.Channel, state}] += n
+		if before, ok := since[r.Channel]; state == stateBehind && !newer.IsZero() && (!ok || newer.Before(before)) {
+			since[r.Channel] = newer
 		}
 	}
 	for g, n := range counts {
@@ -128,23 +106,24 @@ func (f *fleet) collect(metrics chan<- prometheus.Metric) {
 
 // relation returns how deployments relate to their channel. If they are behind, it also returns when the
 // channel first listed a version that is newer than theirs.
-func relation(r running, channel *v1alpha1.ReleaseChannel) (state string, newer time.Time) {
-	if r.version == "" {
+func relation(r channels.Follower, channel *v1alpha1.ReleaseChannel) (state string, newer time.Time) {
+	if r.Current == (version.Run{}) {
 		return stateInstalling, time.Time{}
 	}
 	if channel == nil {
 		return stateHeld, time.Time{} // no channel, so no newer version
 	}
-	offered := offeredVersions(channel, r.version)
-	if len(offered) == 0 || offered[0].Version == r.version {
+	current := r.Current.Version.String()
+	offered := offeredVersions(channel, current)
+	if len(offered) == 0 || offered[0].Version == current {
 		return stateCurrent, time.Time{}
 	}
-	if r.held || !r.isDue(channel) {
+	if !r.IsBehind(channel) {
 		return stateHeld, time.Time{} // nothing newer is due
 	}
 	newer = offered[len(offered)-1].FirstSeen.Time // of a version that is no longer listed
 	for i, v := range offered {
-		if v.Version == r.version {
+		if v.Version == current {
 			newer = offered[i-1].FirstSeen.Time
 		}
 	}
@@ -167,16 +146,4 @@ func offeredVersions(channel *v1alpha1.ReleaseChannel, current string) []v1alpha
 		}
 	}
 	return offered
-}
-
-// isDue reports whether deployments that follow the channel go to another version.
-func (r running) isDue(channel *v1alpha1.ReleaseChannel) bool {
-	current, err := version.Parse(r.version)
-	if err != nil {
-		return true // the controllers write versions only
-	}
-	decision, err := version.Resolve(version.Request{
-		Channel: r.channel, Upgrade: r.upgrade, Current: &version.Run{Release: version.Release{Version: current}, Channel: r.from},
-	}, []version.Channel{channels.From(channel)}, nil)
-	return err != nil || decision.Target.Version != current
 }

@@ -21,11 +21,17 @@ var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 // deployment returns a deployment of channel latest with a condition Ready, unless the reason is empty.
 func deployment(name string, ready metav1.ConditionStatus, reason string) *v1alpha1.Deployment {
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name, CreationTimestamp: metav1.NewTime(start)}}
-	d.Spec.ReleaseChannel, d.Status.CurrentVersion = "latest", "1.2.3"
+	d.Spec.ReleaseChannel = "latest"
+	runs(d, "1.2.3")
 	if reason != "" {
 		d.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready, Reason: reason, LastTransitionTime: metav1.NewTime(start.Add(time.Minute))}}
 	}
 	return d
+}
+
+// runs makes production run a version of the channel latest; none if it is empty.
+func runs(d *v1alpha1.Deployment, version string) {
+	d.Status.History = []v1alpha1.VersionRun{{Version: version, ReleaseChannel: "latest", Image: "cube:v" + version}}
 }
 
 // expect compares series of a metric, without its description.
@@ -155,7 +161,7 @@ func TestChannelLag(t *testing.T) {
 	deployments := o.handler("Deployment")
 	add := func(name, version string, change func(*v1alpha1.Deployment)) *v1alpha1.Deployment {
 		d := deployment(name, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
-		d.Status.CurrentVersion = version
+		runs(d, version)
 		if change != nil {
 			change(d)
 		}
@@ -218,7 +224,7 @@ func TestDeploymentsThatAreNotDueAreNotBehind(t *testing.T) {
 			o := newObjects()
 			o.handler("ReleaseChannel").OnAdd(channel, true)
 			d := deployment("sales", metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
-			d.Status.CurrentVersion = test.version
+			runs(d, test.version)
 			test.change(d)
 			o.handler("Deployment").OnAdd(d, true)
 			counts := map[string]int{behind: 0, "current": 0}
