@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
 // childKind is a kind of the objects that an environment consists of.
@@ -76,6 +78,60 @@ func (r *environmentReconciler) createCredentials(ctx context.Context, s *scope,
 	}
 	r.states.update(s.Object, func(state *rolloutState) { state.secretsCreated = true })
 	return nil
+}
+
+// annotationRestarted is the annotation of pod templates that kubectl rollout restart sets.
+const annotationRestarted = "kubectl.kubernetes.io/restartedAt"
+
+// recreateCredentials creates those of the environment's secrets that were deleted. It reports whether the one of the pods was:
+// running pods have its deleted values, with which they reject the tokens that the gateway accepts, so they are restarted.
+func (r *environmentReconciler) recreateCredentials(ctx context.Context, s *scope, in engine.Inputs) (bool, error) {
+	secrets, err := engine.NewCredentials(in, rand.Reader)
+	if err != nil {
+		return false, err
+	}
+	ofPods := secrets[0]
+	err = s.Client.Client.Create(ctx, ofPods, client.DryRunAll)
+	isMissing := err == nil
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return false, fmt.Errorf("create secret %q: %w", ofPods.Name, err)
+	}
+	if isMissing {
+		// Before the secret is created: a controller that is stopped in between finds it missing, and continues.
+		if err := r.restart(ctx, s); err != nil {
+			return false, err
+		}
+	}
+	return isMissing, r.createCredentials(ctx, s, in)
+}
+
+// restart restarts the pods of the environment that use its credentials: those of the store do not.
+func (r *environmentReconciler) restart(ctx context.Context, s *scope) error {
+	workloads, err := r.workloads(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, w := range workloads {
+		d, ok := w.(*appsv1.Deployment)
+		if !ok {
+			continue
+		}
+		restarted := d.DeepCopy()
+		if restarted.Spec.Template.Annotations == nil {
+			restarted.Spec.Template.Annotations = map[string]string{}
+		}
+		restarted.Spec.Template.Annotations[annotationRestarted] = s.Clock.Now().UTC().Format(time.RFC3339)
+		if err := s.Patch(ctx, restarted, client.MergeFrom(d)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("restart the pods of %q: %w", d.Name, err)
+		}
+	}
+	return nil
+}
+
+// recreated returns the outcome when the secret of the pods was created again.
+func recreated(env *v1alpha1.Environment, o reconciler.Outcome) reconciler.Outcome {
+	return o.Progressing(v1alpha1.ReasonWorkloadsNotReady).WithDetail(fmt.Sprintf(
+		"secret %q was deleted and has been created again, with new values: the pods are restarted", engine.CredentialsName(env.Name))).RequeueIn(reportInterval)
 }
 
 // checkOwner returns errEarlierSecret if a secret that exists belongs to an earlier environment of the same name: it is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
 // fixture is an environment on a real Kubernetes API server.
@@ -418,6 +420,87 @@ func TestCredentialsAreCreatedOnce(t *testing.T) {
 	if err := f.api.Get(t.Context(), client.ObjectKey{Namespace: f.env.Namespace, Name: "other"}, &corev1.Secret{}); !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}
+}
+
+// TestDeletedCredentialsAreCreatedAgain, and the pods that have the deleted ones are restarted, once.
+func TestDeletedCredentialsAreCreatedAgain(t *testing.T) {
+	missing := corev1.PodCondition{Type: v1alpha1.PodModelCompiled, Status: corev1.ConditionFalse, Reason: engine.WarmUpMissing, Message: "does not exist", LastTransitionTime: metav1.Unix(1, 0)}
+	blocked := corev1.ContainerStatus{Name: "api", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}}}
+	for name, status := range map[string]corev1.PodStatus{
+		"warm-up has no token": {Conditions: []corev1.PodCondition{missing}},
+		"pods cannot start":    {ContainerStatuses: []corev1.ContainerStatus{blocked}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.options.WarmUp = true
+			in, err := engine.InputsFor(f.account, f.deployment, f.env, nil, f.options)
+			f.must(err)
+			clk := clocktesting.NewFakeClock(time.Unix(1000, 0))
+			s := &scope{Client: kube.NewClient(f.api, f.api, FieldManager), Object: f.env, Clock: clk}
+			f.must(f.r.credentials(t.Context(), s, in))
+			f.apply()
+			workloads, err := f.r.workloads(t.Context(), s)
+			f.must(err)
+			f.pod(gatedInputs(f.env, workloads), status)
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.env.Namespace, Name: "sales-production-credentials"}}
+			f.must(f.api.Delete(t.Context(), secret))
+			reconcile := func() string {
+				t.Helper()
+				clk.Step(time.Minute)
+				o, isFinal := f.r.warmUp(t.Context(), s, in, workloads, reconciler.Progressing(v1alpha1.ReasonWorkloadsNotReady, "0 of 3"))
+				if !isFinal {
+					o = f.r.explain(t.Context(), s, in, o)
+				}
+				reconciler.Summarise(f.env, o)
+				return meta.FindStatusCondition(f.env.Status.Conditions, v1alpha1.ConditionReady).Message
+			}
+			if message := reconcile(); !strings.Contains(message, "was deleted and has been created again") {
+				t.Error(message)
+			}
+			f.must(f.api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
+			restarted := f.restarted()
+			if len(restarted) != 2 {
+				t.Errorf("restarted %v", restarted)
+			}
+			if message := reconcile(); strings.Contains(message, "created again") || !maps.Equal(f.restarted(), restarted) {
+				t.Errorf("with the secret: %s; restarted %v", message, f.restarted())
+			}
+			f.apply()
+			if !maps.Equal(f.restarted(), restarted) {
+				t.Errorf("the next apply restarted %v", f.restarted())
+			}
+		})
+	}
+}
+
+// pod creates an API pod of a template with a status.
+func (f *fixture) pod(template string, status corev1.PodStatus) {
+	f.t.Helper()
+	pod := podWith("sales-production-api-1", template, "", "")
+	pod.Namespace, pod.Spec.Containers = f.env.Namespace, []corev1.Container{{Name: "api", Image: "cube"}}
+	f.must(f.api.Create(f.t.Context(), pod))
+	created := pod.DeepCopy()
+	pod.Status = status
+	f.must(f.api.Status().Patch(f.t.Context(), pod, client.StrategicMergeFrom(created)))
+}
+
+// restarted returns when the pods of each workload were restarted, of those whose pods were.
+func (f *fixture) restarted() map[string]string {
+	f.t.Helper()
+	times := map[string]string{}
+	for name, obj := range f.objects() {
+		var template corev1.PodTemplateSpec
+		switch w := obj.(type) {
+		case *appsv1.Deployment:
+			template = w.Spec.Template
+		case *appsv1.StatefulSet:
+			template = w.Spec.Template
+		}
+		if at := template.Annotations[annotationRestarted]; at != "" {
+			times[name] = at
+		}
+	}
+	return times
 }
 
 // TestSecretsOfAnEarlierEnvironmentAreNotUsed: the garbage collector, which the test does not have, deletes them with their

@@ -104,7 +104,7 @@ func (r *environmentReconciler) work(ctx context.Context, s *scope) reconciler.O
 		r.states.forget(client.ObjectKeyFromObject(env))
 		return use.of(outcome)
 	}
-	outcome, isFinal := r.warmUp(ctx, s, workloads, outcome)
+	outcome, isFinal := r.warmUp(ctx, s, in, workloads, outcome)
 	if isFinal {
 		return use.of(outcome)
 	}

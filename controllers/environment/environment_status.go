@@ -162,16 +162,21 @@ func (r *environmentReconciler) explain(ctx context.Context, s *scope, in engine
 		log.FromContext(ctx).Error(err, "Cannot list the pods")
 		return o.RequeueIn(reportInterval)
 	}
-	problem := ""
+	problem, isSecretMissing := "", false
 	for i := range pods.Items {
-		if p := podProblem(&pods.Items[i]); p != "" && (problem == "" || p < problem) {
+		p := podProblem(&pods.Items[i])
+		isSecretMissing = isSecretMissing || strings.Contains(p, "CreateContainerConfigError")
+		if p != "" && (problem == "" || p < problem) {
 			problem = p
 		}
 	}
-	if strings.Contains(problem, "CreateContainerConfigError") {
-		// The environment's secrets may have been deleted: they are created again.
-		if err := r.createCredentials(ctx, s, in); err != nil {
+	if isSecretMissing { // perhaps one of the environment
+		restarted, err := r.recreateCredentials(ctx, s, in)
+		switch {
+		case err != nil:
 			return reconciler.Failed(err)
+		case restarted:
+			return recreated(s.Object, o)
 		}
 	}
 	if problem != "" {

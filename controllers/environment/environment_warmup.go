@@ -18,7 +18,7 @@ import (
 
 // warmUp adds the compilation of the data model by the new pods to the outcome of a rollout.
 // isFinal reports whether waiting does not help, so that the outcome is reported at once.
-func (r *environmentReconciler) warmUp(ctx context.Context, s *scope, workloads []client.Object, o reconciler.Outcome) (_ reconciler.Outcome, isFinal bool) {
+func (r *environmentReconciler) warmUp(ctx context.Context, s *scope, in engine.Inputs, workloads []client.Object, o reconciler.Outcome) (_ reconciler.Outcome, isFinal bool) {
 	inputs := gatedInputs(s.Object, workloads)
 	if inputs == "" {
 		return o, false
@@ -38,6 +38,15 @@ func (r *environmentReconciler) warmUp(ctx context.Context, s *scope, workloads 
 		return reconciler.Stalled(v1alpha1.ReasonModelBroken, message), true
 	case engine.WarmUpUnreadable:
 		return reconciler.Stalled(v1alpha1.ReasonCredentialsUnreadable, message), true
+	case engine.WarmUpMissing:
+		restarted, err := r.recreateCredentials(ctx, s, in)
+		switch {
+		case err != nil:
+			return reconciler.Failed(err), true
+		case restarted:
+			return recreated(s.Object, o), true
+		}
+		return o.WithDetail(message), false
 	case engine.WarmUpCompiling:
 		// Compilation has its own limit, so the deadline of the rollout does not apply.
 		return o.Progressing(v1alpha1.ReasonWarmingUp).WithDetail("the data model is being compiled"), false

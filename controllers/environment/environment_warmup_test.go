@@ -74,7 +74,7 @@ func TestWarmUpInOutcome(t *testing.T) {
 				workload.Spec.Template.Labels = map[string]string{v1alpha1.LabelWarmUp: tc.gate}
 			}
 			s := &scope{Client: kube.NewClient(c, c, FieldManager), Object: env}
-			o, isFinal := (&environmentReconciler{}).warmUp(t.Context(), s, []client.Object{workload}, tc.outcome)
+			o, isFinal := (&environmentReconciler{}).warmUp(t.Context(), s, engine.Inputs{}, []client.Object{workload}, tc.outcome)
 			reconciler.Summarise(env, o)
 			ready := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
 			if got := string(ready.Status) + " " + ready.Reason; got != tc.ready || isFinal != tc.isFinal || !strings.Contains(ready.Message, tc.message) {

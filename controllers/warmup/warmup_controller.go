@@ -28,7 +28,7 @@ const FieldManager = "quoin-warmup"
 
 const (
 	// retryInterval applies to a pod that did not answer, or reported for the first time that its
-	// model does not compile.
+	// model does not compile, and while the Secret is missing.
 	retryInterval = 2 * time.Second
 	// confirmedInterval applies when the problem is confirmed: it may be solved before the pod is
 	// replaced.
@@ -116,6 +116,8 @@ func (r *Reconciler) record(ctx context.Context, pod *corev1.Pod, requested time
 		if interval = retryInterval; reason == engine.WarmUpCompiling {
 			interval = compilingInterval
 		}
+	case engine.WarmUpMissing:
+		interval = retryInterval
 	case engine.WarmUpBroken:
 		if !isConfirmed && !strings.HasPrefix(previous.Message, unconfirmed) {
 			reason, message, interval = engine.WarmUpNoAnswer, unconfirmed+message, retryInterval
@@ -138,7 +140,7 @@ func (r *Reconciler) check(ctx context.Context, pod *corev1.Pod) (reason, messag
 			"secret %q may not be read by the controller, so pods cannot be asked whether their data model compiles; bind ClusterRole quoin-account to it with a RoleBinding in namespace %q",
 			key.Name, key.Namespace), nil
 	case apierrors.IsNotFound(err):
-		return engine.WarmUpUnreadable, fmt.Sprintf("secret %q does not exist", key.Name), nil
+		return engine.WarmUpMissing, fmt.Sprintf("secret %q does not exist", key.Name), nil
 	case err != nil:
 		return "", "", fmt.Errorf("read secret %q: %w", key.Name, err)
 	}
@@ -180,10 +182,15 @@ func isListening(pod *corev1.Pod) bool {
 // compilingSince returns the time of the first request. It is stored in the condition, so that
 // it survives a restart of the controller. There is no request while the Secret cannot be read.
 func compilingSince(pod *corev1.Pod, requested time.Time) time.Time {
-	if c := engine.Compiled(pod); c != nil && c.Reason != engine.WarmUpUnreadable {
+	if c := engine.Compiled(pod); c != nil && !isWithoutSecret(c) {
 		return c.LastTransitionTime.Time
 	}
 	return requested
+}
+
+// isWithoutSecret reports whether a condition says that the pod gets no request, because there is no Secret for the token.
+func isWithoutSecret(c *corev1.PodCondition) bool {
+	return c.Reason == engine.WarmUpUnreadable || c.Reason == engine.WarmUpMissing
 }
 
 // setCondition patches the pod's condition if it has changed. The patch merges conditions by
@@ -205,7 +212,7 @@ func (r *Reconciler) setCondition(ctx context.Context, pod *corev1.Pod, requeste
 	case previous.Status == condition.Status && previous.Reason == reason && previous.Message == message:
 		return nil
 	default:
-		if previous.Status == condition.Status && previous.Reason != engine.WarmUpUnreadable {
+		if previous.Status == condition.Status && !isWithoutSecret(previous) {
 			condition.LastTransitionTime = previous.LastTransitionTime
 		}
 		*previous = condition

@@ -275,17 +275,18 @@ func TestOpenGateIsNotTracked(t *testing.T) {
 func TestUnreadableSecretIsReported(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
 	for name, tc := range map[string]struct {
-		err  error
-		text string
+		err          error
+		reason, text string
+		after        time.Duration
 	}{
-		"forbidden": {apierrors.NewForbidden(secrets, "x", errors.New("rbac")), "bind ClusterRole quoin-account"},
-		"missing":   {apierrors.NewNotFound(secrets, "x"), "does not exist"},
+		"forbidden": {apierrors.NewForbidden(secrets, "x", errors.New("rbac")), engine.WarmUpUnreadable, "bind ClusterRole quoin-account", confirmedInterval},
+		"missing":   {apierrors.NewNotFound(secrets, "x"), engine.WarmUpMissing, "does not exist", retryInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newFixture(t, Options{})
 			c.secretErr = tc.err
 			condition, after := c.reconcile()
-			if condition.Reason != engine.WarmUpUnreadable || !strings.Contains(condition.Message, tc.text) || after != confirmedInterval || c.requests > 0 {
+			if condition.Reason != tc.reason || !strings.Contains(condition.Message, tc.text) || after != tc.after || c.requests > 0 {
 				t.Errorf("%+v, requeued after %s", condition, after)
 			}
 			c.secretErr, c.answers = nil, []answer{compiled}

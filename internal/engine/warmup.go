@@ -37,6 +37,8 @@ const (
 	WarmUpTooSlow = "CompileTimedOut"
 	// WarmUpUnreadable: the Secret for the warm-up token cannot be read.
 	WarmUpUnreadable = "CredentialsUnreadable"
+	// WarmUpMissing: the Secret for the warm-up token does not exist. The Environment controller creates it again.
+	WarmUpMissing = "CredentialsMissing"
 	// WarmUpNoAnswer: the pod does not respond, or with a response that does not concern the model.
 	WarmUpNoAnswer = "NoAnswer"
 )
@@ -61,7 +63,7 @@ func Compiled(pod *corev1.Pod) *corev1.PodCondition {
 }
 
 // severity orders the reasons of pods: permanent failures before temporary ones.
-var severity = []string{WarmUpBroken, WarmUpTooSlow, WarmUpUnreadable, WarmUpNoAnswer, WarmUpCompiling}
+var severity = []string{WarmUpBroken, WarmUpTooSlow, WarmUpUnreadable, WarmUpMissing, WarmUpNoAnswer, WarmUpCompiling}
 
 // WarmUpOf returns why the pods of a template do not serve their data model: the most severe reason
 // and its message, independent of the order of the pods. inputs is the label

@@ -149,6 +149,7 @@ func TestWarmUpOf(t *testing.T) {
 		"being deleted":   {[]corev1.Pod{deleted}, "", ""},
 		"unknown reason":  {[]corev1.Pod{pod("new", "Else", "x", no)}, "", ""},
 		"permanent first": {[]corev1.Pod{pod("new", engine.WarmUpCompiling, "a", no), pod("new", engine.WarmUpBroken, "b", no), pod("new", engine.WarmUpNoAnswer, "c", no)}, engine.WarmUpBroken, "b"},
+		"secret missing":  {[]corev1.Pod{pod("new", engine.WarmUpNoAnswer, "a", no), pod("new", engine.WarmUpMissing, "b", no)}, engine.WarmUpMissing, "b"},
 		"order of pods":   {[]corev1.Pod{pod("new", engine.WarmUpBroken, "b", no), pod("new", engine.WarmUpBroken, "a", no)}, engine.WarmUpBroken, "a"},
 		"one of two":      {[]corev1.Pod{pod("new", engine.WarmUpCompiled, "x", yes), pod("new", engine.WarmUpCompiling, "y", no)}, engine.WarmUpCompiling, "y"},
 	} {
