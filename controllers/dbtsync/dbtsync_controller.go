@@ -131,9 +131,6 @@ func (r *syncs) sandbox(ctx context.Context, s *scope) reconciler.Outcome {
 	case !metav1.IsControlledBy(job, s.Object):
 		return r.fail(s, fmt.Sprintf("job %q exists and does not belong to the DbtSync: delete it", job.Name))
 	case initializing:
-		if err := r.isolate(ctx, s, job); err != nil {
-			return r.failed(s, err)
-		}
 		s.Object.Status.Stage = v1alpha1.DbtStageCreatingSandbox
 	}
 	pod, err := newestPod(ctx, s, job)
@@ -154,7 +151,7 @@ func (r *syncs) sandbox(ctx context.Context, s *scope) reconciler.Outcome {
 	}
 }
 
-// begin creates the Job.
+// begin creates the Job, after the policy that denies all connections to its pod.
 func (r *syncs) begin(ctx context.Context, s *scope) reconciler.Outcome {
 	d := &v1alpha1.Deployment{}
 	if err := s.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: s.Object.Spec.DeploymentRef.Name}, d); err != nil {
@@ -165,26 +162,17 @@ func (r *syncs) begin(ctx context.Context, s *scope) reconciler.Outcome {
 	}
 	job := r.job(s.Object, d)
 	// Neither write is tracked: Jobs are not cached, and the policy is not read.
+	if err := s.Client.Client.Create(ctx, policy(job)); err != nil && !apierrors.IsAlreadyExists(err) {
+		return r.failed(s, err)
+	}
 	if err := s.Client.Client.Create(ctx, job); err != nil {
 		if apierrors.IsInvalid(err) {
 			return r.fail(s, err.Error())
 		}
 		return r.failed(s, err)
 	}
-	if err := r.isolate(ctx, s, job); err != nil {
-		return r.failed(s, err)
-	}
 	s.Object.Status.Stage = v1alpha1.DbtStageCreatingSandbox
 	return reconciler.Progressing(v1alpha1.ReasonProgressing, progress(&s.Object.Status, nil)).RequeueIn(pollInterval)
-}
-
-// isolate denies all connections to the pod of a Job.
-func (r *syncs) isolate(ctx context.Context, s *scope, job *batchv1.Job) error {
-	err := s.Client.Client.Create(ctx, policy(job))
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
 }
 
 // fail ends the run with an error.

@@ -225,14 +225,13 @@ func secretVolume(name, secret string) corev1.Volume {
 }
 
 // policy returns the NetworkPolicy of the pod of a Job, which denies all connections to it. Those from it
-// are not restricted, because repositories and package registries can be anywhere. Its name is that of no other Job: the policy
-// of one that was deleted may still exist, and is about to be deleted.
+// are not restricted, because repositories and package registries can be anywhere. It exists before the Job, so it belongs to the
+// DbtSync, and its name is that of no other one: the policy of one that was deleted may still exist, and is about to be deleted.
 func policy(job *batchv1.Job) *networkingv1.NetworkPolicy {
-	owner := *metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))
-	owner.BlockOwnerDeletion = nil
+	sync := job.OwnerReferences[0]
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: job.Namespace, Name: fmt.Sprintf("%s-%.8s", job.Name, job.UID), Labels: job.Labels, OwnerReferences: []metav1.OwnerReference{owner},
+			Namespace: job.Namespace, Name: fmt.Sprintf("%s-%.8s", job.Name, sync.UID), Labels: job.Labels, OwnerReferences: []metav1.OwnerReference{sync},
 		},
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{labelInstance: job.Name, labelComponent: component}},

@@ -1,6 +1,8 @@
 package dbtsync
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/apitest"
@@ -263,8 +266,27 @@ func TestCreatedAgain(t *testing.T) {
 	f.reconcile("Unknown", "Progressing", "Creating the pod")
 	own := &networkingv1.NetworkPolicy{}
 	f.must(f.Get(t.Context(), client.ObjectKeyFromObject(policy(f.job())), own))
-	if !metav1.IsControlledBy(own, f.job()) || !metav1.IsControlledBy(f.job(), f.get()) {
+	if !metav1.IsControlledBy(own, f.get()) || !metav1.IsControlledBy(f.job(), f.get()) {
 		t.Errorf("the owners are %v and %v", own.OwnerReferences, f.job().OwnerReferences)
+	}
+}
+
+// TestNoPodWithoutPolicy: the Job is created after the policy, so its pod accepts no connection at any time.
+func TestNoPodWithoutPolicy(t *testing.T) {
+	f := newFixture(t)
+	f.sync(nil)
+	f.stage(v1alpha1.DbtStageInitializing, "")
+	failure := apierrors.NewInternalError(errors.New("no policy"))
+	c := interceptor.NewClient(f.WithWatch, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if _, ok := obj.(*networkingv1.NetworkPolicy); ok {
+				return failure
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+	})
+	if o := (&syncs{f.options}).work(t.Context(), &scope{Client: kube.NewClient(c, c, "x"), Object: f.get()}); !errors.Is(o.Err(), failure) || f.job() != nil {
+		t.Errorf("%v, the Job is %v", o.Err(), f.job())
 	}
 }
 
