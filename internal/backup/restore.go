@@ -34,17 +34,22 @@ const (
 	parallel = 8
 	// maxConflicts is the number of conflicts that an error names.
 	maxConflicts = 10
-	// controllerLease is held by the controller that is active.
-	controllerLease = "quoin-controller"
 	// objectsLeftOut is skipped by a restore of only the content of an archive that has objects.
 	objectsLeftOut = "the objects of the archive; its content belongs to their UIDs, and where the cluster has none with these, it is deleted after 24 hours"
 )
 
+// leases are those that the active controller and the active replica of `quoin apiserver` with a content store hold, with the
+// Deployments of their pods.
+var leases = [...]struct{ name, deployment string }{
+	{"quoin-controller", "quoin-controller"},
+	{"quoin-apiserver-content", "quoin-apiserver"},
+}
+
 var (
 	// ErrConflict is returned if objects exist and differ from the archive.
 	ErrConflict = errors.New("objects exist that differ from the archive")
-	// ErrActive is returned while a controller is active.
-	ErrActive = errors.New("a controller is active")
+	// ErrActive is returned while a controller or `quoin apiserver` is active.
+	ErrActive = errors.New("a process of Quoin is active")
 )
 
 // Restore is where an archive is restored.
@@ -159,11 +164,21 @@ func (r *Restore) skipObjects(h Header) {
 	}
 }
 
-// checkInactive returns ErrActive while a controller holds its lease: it would create objects and
-// Secrets before they are restored.
+// checkInactive returns ErrActive while a controller or `quoin apiserver` holds its lease: they would create objects and
+// Secrets, and rows for the restored objects, before the rest is restored.
 func (r *Restore) checkInactive(ctx context.Context) error {
+	for _, l := range leases {
+		if err := r.checkLease(ctx, l.name, l.deployment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkLease returns ErrActive while the pod of a Deployment holds a lease.
+func (r *Restore) checkLease(ctx context.Context, name, deployment string) error {
 	lease := &coordinationv1.Lease{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.header.Namespace, Name: controllerLease}, lease)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.header.Namespace, Name: name}, lease)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -172,8 +187,8 @@ func (r *Restore) checkInactive(ctx context.Context) error {
 	if holder == "" || r.Clock().After(until) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s holds lease %s/%s; stop it first: kubectl -n %s scale deployment/quoin-controller --replicas=0",
-		ErrActive, holder, r.header.Namespace, controllerLease, r.header.Namespace)
+	return fmt.Errorf("%w: %s holds lease %s/%s; stop it first: kubectl -n %s scale deployment/%s --replicas=0",
+		ErrActive, holder, r.header.Namespace, name, r.header.Namespace, deployment)
 }
 
 // each calls each for the lines of an archive. It returns nil only if the archive is complete.

@@ -3,13 +3,19 @@ package backup
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
@@ -29,6 +35,37 @@ func TestNamespacesAreCounted(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, r.summary); diff != "" {
 			t.Errorf("restore %d (-want +got):\n%s", i+1, diff)
+		}
+	}
+}
+
+// TestActiveProcesses: nothing is restored while one of them holds its lease.
+func TestActiveProcesses(t *testing.T) {
+	now := time.Now()
+	scheme := runtime.NewScheme()
+	if err := coordinationv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		lease, holder string
+		renewed       time.Duration
+		want          string
+	}{
+		"none":                        {"other", "pod-1", 0, ""},
+		"controller":                  {"quoin-controller", "pod-1", 0, "pod-1 holds lease quoin-system/quoin-controller; stop it first: kubectl -n quoin-system scale deployment/quoin-controller"},
+		"server":                      {"quoin-apiserver-content", "pod-1", -14 * time.Second, "pod-1 holds lease quoin-system/quoin-apiserver-content; stop it first: kubectl -n quoin-system scale deployment/quoin-apiserver"},
+		"server that was killed":      {"quoin-apiserver-content", "pod-1", -16 * time.Second, ""},
+		"server that was stopped":     {"quoin-apiserver-content", "", 0, ""},
+		"controller that was stopped": {"quoin-controller", "", 0, ""},
+	} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "quoin-system", Name: tc.lease}, Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To(tc.holder), LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: ptr.To(metav1.NewMicroTime(now.Add(tc.renewed))),
+		}}
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease).Build()
+		r := &Restore{Client: c, Clock: func() time.Time { return now }, header: Header{Namespace: "quoin-system"}}
+		err := r.checkInactive(t.Context())
+		if errors.Is(err, ErrActive) != (tc.want != "") || tc.want != "" && !strings.Contains(err.Error(), tc.want) || tc.want == "" && err != nil {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
 }

@@ -49,6 +49,7 @@ func TestBackupAndRestore(t *testing.T) {
 			source.fill(startRegistry(t))
 			before, events := source.observe(), source.events()
 			archive := source.backup()
+			source.checkActive(archive)
 			source.stop()
 
 			target := newWorld(t, tc.to(t), address)
@@ -90,6 +91,15 @@ func (w *world) backup() string {
 		w.t.Errorf("the archive has mode %v", info.Mode())
 	}
 	return archive
+}
+
+// checkActive checks that an archive is not restored while `quoin apiserver` runs.
+func (w *world) checkActive(archive string) {
+	w.t.Helper()
+	out, err := w.quoin("restore", "--kubeconfig", w.Kubeconfig(), "--file", archive, "--database-url", w.databaseURL)
+	if want := "holds lease quoin-system/quoin-apiserver-content"; err == nil || !strings.Contains(out, want) {
+		w.t.Errorf("error %v, output %q; want %q", err, out, want)
+	}
 }
 
 // checkRefused checks that nothing is written for an archive that cannot be restored.
