@@ -201,6 +201,23 @@ func TestNotesOnAccounts(t *testing.T) {
 	}
 }
 
+// TestNotesNameTheServiceInACertificate: a public issuer does not issue a certificate with the name of the Service.
+func TestNotesNameTheServiceInACertificate(t *testing.T) {
+	const certManager = "apiserver.tls.certManager.enabled=true,apiserver.tls.certManager.issuerRef.name=public,apiserver.tls.certManager.dnsNames={demo.example.com}"
+	for values, want := range map[string]string{
+		"apiserver.aggregation.enabled=false":                "set apiserver.repositories.url.",
+		"apiserver.aggregation.enabled=true":                 "set apiserver.repositories.url, and\ndisable apiserver.aggregation.enabled",
+		"apiserver.repositories.url=https://git.example.com": "",
+		"apiserver.database.enabled=false":                   "",
+		"apiserver.tls.certManager.enabled=false":            "",
+	} {
+		text := notes(t, "--set", certManager, "--set", values)
+		if strings.Contains(text, "Its Certificate has") != (want != "") || !strings.Contains(text, want) {
+			t.Errorf("%s: want %q in\n%s", values, want, text)
+		}
+	}
+}
+
 // notes returns the notes of the chart, which Helm does not print without a cluster.
 func notes(t *testing.T, args ...string) string {
 	t.Helper()
