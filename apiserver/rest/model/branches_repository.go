@@ -112,24 +112,34 @@ func (a *api) deleteBranch(ctx context.Context, name string) (*rest.SuccessOutpu
 	if err != nil {
 		return nil, err
 	}
-	if err := a.deleteDeclaration(ctx, name); err != nil {
+	if err := a.removeObject(ctx, name); err != nil {
 		return nil, err
 	}
-	a.waitForAbsence(ctx, name)
 	return rest.Success(), nil
 }
 
+// removeObject removes the Branch of a branch that was deleted from the repository: it deletes one that a
+// user has declared, and waits until the controller has deleted its own.
+func (a *api) removeObject(ctx context.Context, name string) error {
+	isKept, err := a.deleteDeclaration(ctx, name)
+	if err != nil || isKept {
+		return err
+	}
+	a.waitForAbsence(ctx, name)
+	return nil
+}
+
 // deleteDeclaration deletes a Branch that a user has declared for a branch of the repository: without
-// the branch, it would stay.
-func (a *api) deleteDeclaration(ctx context.Context, name string) error {
+// the branch, it would stay. One that a program applies is kept: the program would create it again.
+func (a *api) deleteDeclaration(ctx context.Context, name string) (isKept bool, err error) {
 	b, err := a.branchObject(ctx, name)
 	if err != nil || b == nil || b.Labels[v1alpha1.LabelRemote] == "true" {
-		return err
+		return false, err
 	}
 	if owner, err := a.ownerOf(ctx, b); err != nil || owner != "" {
-		return err
+		return owner != "", err
 	}
-	return edit.Delete(ctx, a.Kube, b.DeepCopy())
+	return false, edit.Delete(ctx, a.Kube, b.DeepCopy())
 }
 
 // branchObject returns the Branch of a name from the cache; nil if there is none with a number.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/content/contenttest"
 	"github.com/quoin-dev/quoin/internal/kube"
@@ -182,6 +183,18 @@ func testMergeToDefault(w *world) {
 	w.call(ada, "POST", "/merge-to-default", map[string]any{"branchId": id}).is(200, `"branchDeleted":true`)
 	if !w.head("next").IsZero() || w.head("main").IsZero() {
 		w.Error("the branch with the id is not deleted")
+	}
+}
+
+// Without the branch, nothing else deletes a Branch that a user has declared.
+func testMergeDeclared(w *world) {
+	for path, option := range map[string]string{"/merge": "deleteBranch", "/merge-to-default": "removeBranchAfterMerge"} {
+		w.call(ada, "POST", "/branches", map[string]any{"name": "next"}).is(200)
+		declared := w.declare("next")
+		w.call(ada, "POST", path, map[string]any{"branchName": "next", option: true}).is(200, `"branchDeleted":true`)
+		if err := w.kube.Get(w.Context(), client.ObjectKeyFromObject(declared), declared); !apierrors.IsNotFound(err) {
+			w.Fatalf("%s: the declared Branch is kept, or cannot be read: %v", path, err)
+		}
 	}
 }
 
@@ -367,6 +380,11 @@ func TestDeclaredBranchesOfGitOpsAreNotDeleted(t *testing.T) {
 	_, err := a.removeDeclared(ctx, &v1alpha1.Deployment{}, &RemoveBranchInput{Name: "next"})
 	if err == nil || !strings.Contains(err.Error(), "argocd-controller") {
 		t.Errorf("error %v", err)
+	}
+	// That is not waited for after the branch was deleted from the repository.
+	ctx = (&rest.Scope{Deployment: &v1alpha1.Deployment{}}).With(ctx)
+	if isKept, err := a.deleteDeclaration(ctx, "next"); !isKept || err != nil {
+		t.Errorf("kept: %t, error %v", isKept, err)
 	}
 	if err := k8s.Get(t.Context(), client.ObjectKeyFromObject(live), live); apierrors.IsNotFound(err) {
 		t.Error("the Branch was deleted")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
@@ -231,7 +232,10 @@ func (a *api) merge(ctx context.Context, o mergeOptions) (*MergeOutput, error) {
 		return nil, err
 	}
 	if gone != "" {
-		a.waitForAbsence(ctx, gone)
+		if err := a.removeObject(ctx, gone); err != nil {
+			// The merge is stored, and cannot be repeated without the branch.
+			log.FromContext(ctx).Error(err, "The Branch of a merged branch could not be deleted", "branch", gone)
+		}
 	}
 	out := &MergeOutput{}
 	out.Body.Merged, out.Body.BranchDeleted = true, gone != ""

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/access"
@@ -50,9 +53,13 @@ type world struct {
 	repositories *repository.Repositories
 	devMode      *devmode.DevMode
 	kube         client.Client
-	deployment   *v1alpha1.Deployment
-	server       *rest.API
-	ask          Ask
+	// client is that of the server, on kube.
+	client     *kube.Client
+	deployment *v1alpha1.Deployment
+	// declared are the Branches that users have declared, by the name of the branch.
+	declared map[string]*v1alpha1.Branch
+	server   *rest.API
+	ask      Ask
 
 	mu     sync.Mutex
 	events []audit.Event
@@ -82,9 +89,10 @@ func openWorld(t testing.TB, url string, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	w := &world{TB: t, devMode: &devmode.DevMode{DB: s}, deployment: sales()}
+	w := &world{TB: t, devMode: &devmode.DevMode{DB: s}, deployment: sales(), declared: map[string]*v1alpha1.Branch{}}
 	w.repositories = &repository.Repositories{DB: s, Record: w.record}
-	w.kube = fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(append(objects, w.deployment.DeepCopy())...).Build()
+	w.kube = fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(append(objects, w.deployment.DeepCopy())...).
+		WithInterceptorFuncs(interceptor.Funcs{Delete: w.deleteObject}).Build()
 	w.serve(Options{Repositories: w.repositories, DevMode: w.devMode, Uploads: &upload.Uploads{DB: s, Record: w.record}, IssueToken: issueToken})
 	return w
 }
@@ -92,7 +100,8 @@ func openWorld(t testing.TB, url string, objects ...client.Object) *world {
 // serve makes the API of the group.
 func (w *world) serve(o Options) {
 	w.Helper()
-	o.Kube, o.Catalog, o.Clock = kube.NewClient(w.kube, w.kube, "test"), w, clock.RealClock{}
+	w.client = kube.NewClient(w.kube, w.kube, "test")
+	o.Kube, o.Catalog, o.Clock = w.client, w, clock.RealClock{}
 	o.Moved = func(context.Context, *v1alpha1.Deployment) error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -131,7 +140,7 @@ func (w *world) Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alph
 		return nil, nil
 	}
 	all, err := w.session(ctx).Branches()
-	objects := make([]*v1alpha1.Branch, len(all))
+	objects := make([]*v1alpha1.Branch, len(all), len(all)+len(w.declared))
 	for i, b := range all {
 		role := (&tree{production: "main"}).roleOf(b.Name)
 		objects[i] = &v1alpha1.Branch{
@@ -140,7 +149,33 @@ func (w *world) Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alph
 			Status:     v1alpha1.BranchStatus{ID: int64(i + 1), LastHash: b.Commit.String(), Environment: "sales-" + slug(b.Name)},
 		}
 	}
-	return objects, err
+	objects = slices.DeleteFunc(objects, func(b *v1alpha1.Branch) bool { return w.declared[b.Spec.Name] != nil })
+	return slices.AppendSeq(objects, maps.Values(w.declared)), err
+}
+
+// declare creates a Branch for a branch, as a user does with kubectl.
+func (w *world) declare(branch string) *v1alpha1.Branch {
+	w.Helper()
+	b := &v1alpha1.Branch{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.deployment.Namespace, Name: "declared-" + slug(branch), UID: "b1", Labels: map[string]string{v1alpha1.LabelID: "99"}},
+		Spec:       v1alpha1.BranchSpec{Name: branch, Role: v1alpha1.BranchShared, ParentBranch: "main"},
+		Status:     v1alpha1.BranchStatus{ID: 99},
+	}
+	w.must(w.kube.Create(w.Context(), b.DeepCopy()))
+	w.declared[branch] = b
+	return b
+}
+
+// deleteObject deletes an object, also from the cache.
+func (w *world) deleteObject(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+	if err := c.Delete(ctx, o, opts...); err != nil {
+		return err
+	}
+	if b, ok := o.(*v1alpha1.Branch); ok {
+		delete(w.declared, b.Spec.Name)
+	}
+	w.client.Tracker().Observer(w.client.KindOf(o))(o, nil)
+	return nil
 }
 
 // Environments implements Catalog.
