@@ -83,6 +83,9 @@ const (
 	AnnotationCommit = Group + "/remote-commit"
 	// CommitMissing is the value of AnnotationCommit if the remote repository has no such branch.
 	CommitMissing = "missing"
+	// AnnotationSource, on Branches and Environments, is the URL of the repository that has their commit, or the path of
+	// one that Quoin keeps.
+	AnnotationSource = Group + "/source-url"
 	// AnnotationReconcile triggers a reconciliation when its value changes.
 	AnnotationReconcile = Group + "/reconcile-requested-at"
 	// AnnotationRetry, on Deployments, retries a version or commit that failed when its value changes.

@@ -84,8 +84,11 @@ func (r *branchReconciler) work(ctx context.Context, s *scope) reconciler.Outcom
 // checkRemote returns an outcome unless the branch exists in the deployment's repository.
 func checkRemote(b *v1alpha1.Branch, d *v1alpha1.Deployment) *reconciler.Outcome {
 	var o reconciler.Outcome
-	remote := engine.RemoteOf(d, "")
-	switch commit := b.Annotations[v1alpha1.AnnotationCommit]; {
+	remote, commit := engine.RemoteOf(d, ""), b.Annotations[v1alpha1.AnnotationCommit]
+	if !engine.IsOfSource(b, d) {
+		commit = ""
+	}
+	switch {
 	case remote == nil:
 		o = reconciler.Stalled(v1alpha1.ReasonBranchNotFound, fmt.Sprintf(
 			"spec.deploymentRef: the model of deployment %q is not in Git, so it has no branches", d.Name))

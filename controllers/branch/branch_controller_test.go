@@ -180,9 +180,12 @@ func TestBranchMustExistInTheRemote(t *testing.T) {
 		change        func(d *v1alpha1.Deployment)
 		want, message string
 	}{
-		"found":           {withCommit(commit), nil, "", ""},
-		"not in Git":      {withCommit(commit), func(d *v1alpha1.Deployment) { d.Spec.Model.Git = nil }, "False BranchNotFound", `deployment "sales" is not in Git`},
-		"missing":         {withCommit(v1alpha1.CommitMissing), nil, "False BranchNotFound", `https://git.example.com/model.git has no branch "main"`},
+		"found":      {withCommit(commit), nil, "", ""},
+		"not in Git": {withCommit(commit), func(d *v1alpha1.Deployment) { d.Spec.Model.Git = nil }, "False BranchNotFound", `deployment "sales" is not in Git`},
+		"missing":    {withCommit(v1alpha1.CommitMissing), nil, "False BranchNotFound", `https://git.example.com/model.git has no branch "main"`},
+		"of another repository": {shared("self", "main", 1, func(b *v1alpha1.Branch) {
+			b.Annotations[v1alpha1.AnnotationSource] = "https://git.example.com/previous.git"
+		}), nil, "Unknown Progressing", "Waiting for the branches of https://git.example.com/model.git"},
 		"not read so far": {withCommit(""), nil, "Unknown Progressing", "https://git.example.com/model.git"},
 		"cannot be read": {withCommit(""), func(d *v1alpha1.Deployment) {
 			reconciler.Summarise(d, reconciler.Stalled(v1alpha1.ReasonGitAccessDenied, "spec.model.git: unauthorized"))

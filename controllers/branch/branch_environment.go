@@ -89,6 +89,7 @@ func (r *branchReconciler) serve(ctx context.Context, s *scope, d *v1alpha1.Depl
 				v1alpha1.LabelDeployment: d.Name,
 				v1alpha1.LabelBranch:     engine.Shorten(b.Name, content.LabelValueMaxLength), // spec.branchRef has the whole name
 			},
+			Annotations: map[string]string{v1alpha1.AnnotationSource: engine.SourceOf(d)},
 		},
 		Spec: v1alpha1.EnvironmentSpec{
 			DeploymentRef:        b.Spec.DeploymentRef,

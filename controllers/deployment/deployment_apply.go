@@ -148,6 +148,9 @@ func (r *deploymentReconciler) apply(ctx context.Context, s *scope, production *
 			ModelCommit:          p.commit,
 		},
 	}
+	if source := engine.SourceOf(d); source != "" {
+		metav1.SetMetaDataAnnotation(&env.ObjectMeta, v1alpha1.AnnotationSource, source)
+	}
 	if err := controllerutil.SetControllerReference(d, env, s.Scheme()); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
@@ -100,7 +101,7 @@ func (r *deploymentReconciler) model(ctx context.Context, s *scope) (modelState,
 		o := remote.branchNotFound(s.Object)
 		return state, &o
 	case !remote.known() && state.warning == nil && s.Object.Status.ObservedGeneration != s.Object.Generation:
-		// The commit may be that of the repository from before the change of the spec.
+		// The commit may be that of the branch from before the change of the spec.
 		state.warning = &reading
 	}
 	return state, nil
@@ -112,7 +113,7 @@ func markHandled(d *v1alpha1.Deployment) {
 }
 
 // productionCommit returns the name of the production Branch object and its commit: from the
-// remote, or from the Branch object until the remote was fetched once.
+// remote, or from the Branch object until the remote was fetched once, unless it is that of another repository.
 func productionCommit(d *v1alpha1.Deployment, branches []v1alpha1.Branch, remote remoteState) (name, commit string) {
 	if remote.known() {
 		for _, ref := range remote.refs {
@@ -124,7 +125,7 @@ func productionCommit(d *v1alpha1.Deployment, branches []v1alpha1.Branch, remote
 	}
 	for i := range branches {
 		b := &branches[i]
-		if b.Spec.Role == v1alpha1.BranchProduction && b.Annotations[v1alpha1.AnnotationCommit] != v1alpha1.CommitMissing {
+		if b.Spec.Role == v1alpha1.BranchProduction && b.Annotations[v1alpha1.AnnotationCommit] != v1alpha1.CommitMissing && engine.IsOfSource(b, d) {
 			return b.Name, b.Annotations[v1alpha1.AnnotationCommit]
 		}
 	}
@@ -225,13 +226,15 @@ func keepParent(desired *v1alpha1.Branch, branches []v1alpha1.Branch, refs map[s
 	}
 }
 
-// annotateCommit updates the commit annotation of a declared branch.
+// annotateCommit updates the annotations of a declared branch: the commit and its repository.
 func annotateCommit(ctx context.Context, s *scope, b *v1alpha1.Branch, commit string) error {
-	if b.Annotations[v1alpha1.AnnotationCommit] == commit {
+	source := engine.SourceOf(s.Object)
+	if b.Annotations[v1alpha1.AnnotationCommit] == commit && b.Annotations[v1alpha1.AnnotationSource] == source {
 		return nil
 	}
 	before := b.DeepCopy()
 	metav1.SetMetaDataAnnotation(&b.ObjectMeta, v1alpha1.AnnotationCommit, commit)
+	metav1.SetMetaDataAnnotation(&b.ObjectMeta, v1alpha1.AnnotationSource, source)
 	return client.IgnoreNotFound(kube.PatchMetadata(ctx, s.Client, before, b))
 }
 
@@ -240,7 +243,7 @@ func desiredBranch(d *v1alpha1.Deployment, name, commit, production string) *v1a
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: BranchObjectName(d.Name, name),
 			Labels:      map[string]string{v1alpha1.LabelDeployment: d.Name, v1alpha1.LabelRemote: "true"},
-			Annotations: map[string]string{v1alpha1.AnnotationCommit: commit},
+			Annotations: map[string]string{v1alpha1.AnnotationCommit: commit, v1alpha1.AnnotationSource: engine.SourceOf(d)},
 		},
 		Spec: v1alpha1.BranchSpec{
 			DeploymentRef: v1alpha1.LocalReference{Name: d.Name}, Name: name, Role: v1alpha1.BranchShared, ParentBranch: production,

@@ -296,8 +296,58 @@ func readyOf(o *reconciler.Outcome) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// TestChangedSourceIsNotReady: after a change of the URL, production runs the commit of the previous repository and the
-// deployment is not Ready until the new one has been read.
+// TestMovedModelHasNoCommit: after a change of the URL, production is left alone until the new repository has been read, which
+// need not have the commit of the previous one.
+func TestMovedModelHasNoCommit(t *testing.T) {
+	api, d := newAPI(t, created("main", "a")), gitDeployment("")
+	d.Spec.Model.Git.URL = "https://git.example.com/moved.git"
+	remotes := NewRemotes(api, nil, clocktesting.NewFakePassiveClock(time.Now()))
+	for _, step := range []struct {
+		name            string
+		remote          remoteState
+		commit, outcome string
+	}{
+		{"not fetched yet", remoteState{}, "", "Unknown Progressing: Reading the branches of https://git.example.com/moved.git"},
+		{"cannot be read", remoteState{err: git.ErrUnauthorized, failures: 1}, "", "False GitAccessDenied: "},
+		{"fetched", fetchedState(git.Ref{Name: "main", Commit: commit("b")}), commit("b"), ""},
+		{"not fetched yet, after a restart", remoteState{}, commit("b"), ""},
+	} {
+		step.remote.source, step.remote.fetching = remotes.sourceOf(d), true // so that no fetch starts
+		remotes.states[client.ObjectKeyFromObject(d)] = &step.remote
+		model, o := (&deploymentReconciler{Options: Options{Remotes: remotes}}).model(t.Context(), &scope{Client: kube.NewClient(api, api, FieldManager), Object: d})
+		if got := readyOf(o); model.commit != step.commit || !strings.HasPrefix(got, step.outcome) || (got == "") != (step.outcome == "") {
+			t.Errorf("%s: commit %q, outcome %q; want %q, %q", step.name, model.commit, got, step.commit, step.outcome)
+		}
+	}
+}
+
+// TestNoRollbackToAnotherRepository: the repository to which a model has moved need not have the commit that production serves.
+func TestNoRollbackToAnotherRepository(t *testing.T) {
+	d := gitDeployment("")
+	d.Generation, d.Status.ModelCommit, d.Status.History = 2, commit("a"), []v1alpha1.VersionRun{run("1.2.3")}
+	env := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationSource: "https://git.example.com/previous.git"}}}
+	env.Spec.Image, env.Spec.ModelCommit, env.Spec.DeploymentGeneration = run("1.2.3").Pinned(), commit("a"), 1
+	planFor := func(head string) plan {
+		return makePlan(observation{deployment: d, choice: choice{target: run("1.2.3")}, commit: head, production: env, now: time.Unix(1, 0)})
+	}
+	if p := planFor(commit("a")); p.commit != commit("a") || p.status.ModelCommit != commit("a") {
+		t.Errorf("moved with its commits: commit %q, served %q", p.commit, p.status.ModelCommit)
+	}
+	p := planFor(commit("b"))
+	if p.commit != commit("b") || p.status.ModelCommit != "" {
+		t.Errorf("moved: commit %q, served %q", p.commit, p.status.ModelCommit)
+	}
+	d.Status = p.status
+	env.Annotations[v1alpha1.AnnotationSource] = d.Spec.Model.Git.URL
+	env.Spec.ModelCommit, env.Spec.DeploymentGeneration = p.commit, d.Generation
+	reconciler.Summarise(env, reconciler.Stalled(v1alpha1.ReasonModelBroken, "The data model does not compile"))
+	if p := planFor(commit("b")); p.commit != commit("b") || p.status.FailedModel != nil || !p.outcome.IsStalled() {
+		t.Errorf("the new commit does not compile: commit %q, failed %+v, outcome %q", p.commit, p.status.FailedModel, readyOf(&p.outcome))
+	}
+}
+
+// TestChangedSourceIsNotReady: after a change of the spec, such as of the branch, production runs the commit of the previous
+// branch and the deployment is not Ready until the repository has been read.
 func TestChangedSourceIsNotReady(t *testing.T) {
 	for failures := range failureThreshold {
 		api, d := newAPI(t, created("main", "a")), gitDeployment("")

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 )
 
@@ -34,6 +35,9 @@ func (o *planner) judgeCommit() (_ plan, rejected bool) {
 	}
 	if o.settled() && !o.asleep() && o.production.Status.ModelCommit == o.production.Spec.ModelCommit {
 		status.ModelCommit = o.production.Spec.ModelCommit
+	}
+	if !engine.IsOfSource(o.production, o.deployment) && status.ModelCommit != o.commit {
+		status.ModelCommit = "" // the repository of the model need not have it, so production cannot be rolled back to it
 	}
 	c := o.rejectionReason()
 	if c == nil {

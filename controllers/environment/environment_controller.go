@@ -171,7 +171,8 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 	}
 	// Other environments follow their deployment also while it is suspended: the Branch controller writes its generation.
 	isProduction := env.Spec.Type == v1alpha1.EnvironmentProduction
-	if isProduction && ptr.Deref(d.Spec.Suspend, false) && d.Generation > env.Spec.DeploymentGeneration {
+	isSuspended := isProduction && ptr.Deref(d.Spec.Suspend, false) && d.Generation > env.Spec.DeploymentGeneration
+	if isSuspended || !engine.IsOfSource(env, d) {
 		return engine.Inputs{}, r.hold(ctx, s, account, d)
 	}
 	files, o := r.models.files(ctx, s, d)
@@ -198,9 +199,9 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 	return in.WithTokens(tokens), r.addresses(ctx, s, account, d)
 }
 
-// hold keeps the objects of an environment as they are, and reports their state: its deployment is suspended, so the settings
-// that it has now are not rolled out. Only the addresses follow them, because the deployment may have lost its custom domain to
-// another one.
+// hold keeps the objects of an environment as they are, and reports their state: its deployment is suspended, or its data model
+// has moved to another repository of which no commit is known, so the settings that it has now are not rolled out. Only the
+// addresses follow them, because the deployment may have lost its custom domain to another one.
 func (r *environmentReconciler) hold(ctx context.Context, s *scope, account *v1alpha1.Account, d *v1alpha1.Deployment) *reconciler.Outcome {
 	if o := r.addresses(ctx, s, account, d); o != nil {
 		return o
@@ -210,17 +211,24 @@ func (r *environmentReconciler) hold(ctx context.Context, s *scope, account *v1a
 		return failed(err)
 	}
 	if len(workloads) == 0 {
-		o := reconciler.Progressing(v1alpha1.ReasonSuspended, "The deployment was suspended before the workloads were created")
+		o := held(d, "the workloads were created")
 		return &o
 	}
 	status, before := &s.Object.Status, s.Object.Status
 	o, _ := observe(s.Object, workloads)
 	if o.IsDone() && !isApplied(s.Object, workloads) {
 		status.Version, status.Image, status.ModelCommit = before.Version, before.Image, before.ModelCommit
-		o = reconciler.Progressing(v1alpha1.ReasonSuspended, fmt.Sprintf(
-			"The deployment was suspended before version %s, or its commit of the data model, was rolled out", s.Object.Spec.Version))
+		o = held(d, fmt.Sprintf("version %s, or its commit of the data model, was rolled out", s.Object.Spec.Version))
 	}
 	return &o
+}
+
+// held returns the outcome of an environment that is kept as it was before something happened.
+func held(d *v1alpha1.Deployment, before string) reconciler.Outcome {
+	if ptr.Deref(d.Spec.Suspend, false) {
+		return reconciler.Progressing(v1alpha1.ReasonSuspended, "The deployment was suspended before "+before)
+	}
+	return reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for the branches of "+engine.RemoteOf(d, "").String()+" to be read")
 }
 
 // workloads returns the workloads that the environment has. The cache lists them in any order, which must not change a message.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
@@ -59,6 +61,23 @@ func RemoteOf(d *v1alpha1.Deployment, repositoryURL string) *Remote {
 		r.Interval = source.Interval.Duration
 	}
 	return r
+}
+
+// SourceOf returns what objects record of the repository of their commit: the URL of the repository with the data model of
+// a deployment, or the path of one that Quoin keeps; empty if the model is not in Git.
+func SourceOf(d *v1alpha1.Deployment) string {
+	if remote := RemoteOf(d, ""); remote != nil {
+		return remote.URL
+	}
+	return ""
+}
+
+// IsOfSource reports whether the commit of a Branch or an Environment is of the repository with the data model of a
+// deployment, and not of the one from which the model has moved, whose commits the repository need not have. An object
+// without a record, as an earlier release has written it, counts as such, and each does if the model is not in Git.
+func IsOfSource(o metav1.Object, d *v1alpha1.Deployment) bool {
+	recorded, current := o.GetAnnotations()[v1alpha1.AnnotationSource], SourceOf(d)
+	return recorded == "" || current == "" || recorded == current
 }
 
 // String returns the name of the repository for messages.

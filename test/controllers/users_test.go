@@ -35,6 +35,7 @@ var visible = []struct {
 	{"a missing model, and a registry that does not answer", testMissingModelAndRegistry},
 	{"a Git secret that cannot be used is named", testGitSecret},
 	{"a mistake in the Git source is stalled until it is mended", testGitMistakes},
+	{"a model that moves keeps its pods until the new repository is read", testMovedModel},
 	{"a reserved variable is named", testReservedVariable},
 	{"a value that Kubernetes rejects is named", testRejectedValue},
 	{"an environment keeps its ID when staging is switched", testEnvironmentID},
@@ -378,6 +379,46 @@ func testGitMistakes(w *world) {
 	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.Model.Git.Branch = "main" })
 	w.settle()
 	w.expectReady(d, "True Succeeded", "")
+}
+
+// testMovedModel: the new repository does not have the commits of the previous one, so pods must not try to fetch them there.
+func testMovedModel(w *world) {
+	w.populate()
+	w.refs = []git.Ref{ref("main", "a"), ref("feature", "b")}
+	d := w.gitDeployment("analytics")
+	w.create(d)
+	w.settle()
+	w.staging("feature", true)
+	w.settle()
+	workloads := func() string {
+		var all []string
+		for _, obj := range w.all(&appsv1.DeploymentList{}) {
+			api, _ := obj.(*appsv1.Deployment)
+			for _, c := range api.Spec.Template.Spec.InitContainers {
+				all = append(all, strings.Join(c.Args, " "))
+			}
+		}
+		slices.Sort(all)
+		return strings.Join(all, "\n")
+	}
+	before := workloads()
+	w.gitErr = git.ErrRepositoryNotFound
+	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.Model.Git.URL = "https://git.example.com/moved.git" })
+	w.settle()
+	w.expectReady(d, "False GitRepositoryNotFound", "moved.git")
+	env := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: "analytics-production"}}
+	w.expectReady(env, "True Succeeded", "1.2.3")
+	if after := workloads(); strings.Count(before, "model.git") != 2 || after != before {
+		w.t.Errorf("before the new repository was read, the pods fetch\n%s\nand fetched\n%s", after, before)
+	}
+	w.gitErr, w.refs = nil, []git.Ref{ref("main", "c"), ref("feature", "d")}
+	w.settle()
+	w.expectReady(d, "True Succeeded", "1.2.3")
+	after := workloads()
+	if w.expectReady(env, "True Succeeded", "1.2.3"); env.Status.ModelCommit != ref("", "c").Commit || strings.Count(after, "moved.git") != 2 ||
+		!strings.Contains(after, ref("", "c").Commit) || !strings.Contains(after, ref("", "d").Commit) {
+		w.t.Errorf("production serves %s, the pods fetch\n%s", env.Status.ModelCommit, after)
+	}
 }
 
 func testReservedVariable(w *world) {
