@@ -123,7 +123,7 @@ var Kinds = []Kind{
 		ScimEvents: Events{"Created user via SCIM", "Updated user via SCIM", "Deleted user via SCIM"},
 	}, {
 		Object: &Claim{}, List: &ClaimList{}, Plural: "claims", ShortName: "qclaim", DisplayName: "Claim",
-		WrittenBy: "controllers, the SCIM API",
+		WrittenBy: "controllers, the REST and SCIM APIs",
 		Cached:    Cached{Controller: Whole},
 		Roles:     Roles{Admin: Read},
 	},
