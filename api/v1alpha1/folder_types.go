@@ -19,7 +19,7 @@ type FolderSpec struct {
 	// +optional
 	ParentRef *LocalReference `json:"parentRef,omitempty"`
 
-	// position orders the folders of one parent. When absent, a new folder is the last one, and users may move it.
+	// position orders the folders of one parent. When absent, a new folder is the last one.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
 	// +optional
