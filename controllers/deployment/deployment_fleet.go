@@ -30,7 +30,10 @@ type Fleet struct {
 	// rolling are the candidates of the rollouts in progress; without an image for one that waits for a user.
 	rolling map[client.ObjectKey]candidate
 	// failed are the deployments on which a candidate has failed.
-	failed  map[candidate]map[client.ObjectKey]struct{}
+	failed map[candidate]map[client.ObjectKey]struct{}
+	// tried is the number of deployments that roll a candidate out or on which it has failed. Thousands may wait for a place
+	// while many roll out: none of them counts the others.
+	tried   map[candidate]int
 	waiting []waiter
 	// queued has the keys of waiting, which is long while a version is rolled out to a large fleet.
 	queued map[client.ObjectKey]bool
@@ -89,6 +92,7 @@ func NewFleet(reader client.Reader, limit int) *Fleet {
 		wake:    make(chan event.GenericEvent, 1024),
 		rolling: map[client.ObjectKey]candidate{},
 		failed:  map[candidate]map[client.ObjectKey]struct{}{},
+		tried:   map[candidate]int{},
 		queued:  map[client.ObjectKey]bool{},
 		since:   map[client.ObjectKey]time.Time{},
 	}
@@ -105,14 +109,14 @@ func (f *Fleet) AcquireSlot(ctx context.Context, key client.ObjectKey, request s
 	why := f.deny(key, request)
 	switch {
 	case why == "":
-		f.rolling[key] = request.candidate()
+		f.setRolling(key, request.candidate())
 		f.dequeue(key)
 	case f.queued[key]:
 		i := slices.IndexFunc(f.waiting, func(w waiter) bool { return w.key == key })
 		f.waiting[i].request = request
 	default:
 		f.waiting, f.queued[key] = append(f.waiting, waiter{key, request}), true
-		delete(f.rolling, key) // another rollout, which this one would have replaced, ends
+		f.unsetRolling(key) // another rollout, which this one would have replaced, ends
 	}
 	return why
 }
@@ -131,17 +135,43 @@ func (f *Fleet) deny(key client.ObjectKey, request startRequest) denial {
 
 // tries returns the number of other deployments that roll out a candidate or on which it has failed.
 func (f *Fleet) tries(key client.ObjectKey, c candidate) int {
-	failed := f.failed[c]
-	n := len(failed)
-	if _, is := failed[key]; is {
-		n--
+	if f.rolls(key, c) || f.hasFailed(key, c) {
+		return f.tried[c] - 1
 	}
-	for other, rolling := range f.rolling {
-		if _, is := failed[other]; !is && rolling == c && other != key {
-			n++
-		}
+	return f.tried[c]
+}
+
+func (f *Fleet) rolls(key client.ObjectKey, c candidate) bool {
+	rolling, ok := f.rolling[key]
+	return ok && rolling == c
+}
+
+func (f *Fleet) hasFailed(key client.ObjectKey, c candidate) bool {
+	_, failed := f.failed[c][key]
+	return failed
+}
+
+// setRolling sets the candidate that a deployment rolls out.
+func (f *Fleet) setRolling(key client.ObjectKey, c candidate) {
+	f.unsetRolling(key)
+	if f.rolling[key] = c; !f.hasFailed(key, c) {
+		f.tried[c]++
 	}
-	return n
+}
+
+// unsetRolling removes the candidate that a deployment rolls out.
+func (f *Fleet) unsetRolling(key client.ObjectKey) {
+	c, ok := f.rolling[key]
+	if delete(f.rolling, key); ok && !f.hasFailed(key, c) {
+		f.untry(c)
+	}
+}
+
+// untry removes a deployment from the number of those that have tried a candidate.
+func (f *Fleet) untry(c candidate) {
+	if f.tried[c]--; f.tried[c] == 0 {
+		delete(f.tried, c)
+	}
 }
 
 // OccupySlot counts a rollout that is in progress or was requested by a user, regardless of
@@ -150,7 +180,7 @@ func (f *Fleet) OccupySlot(ctx context.Context, key client.ObjectKey, channel, i
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.initialize(ctx)
-	f.rolling[key] = candidate{channel, image}
+	f.setRolling(key, candidate{channel, image})
 	f.dequeue(key)
 }
 
@@ -161,7 +191,7 @@ func (f *Fleet) Suspend(ctx context.Context, key client.ObjectKey) {
 	defer f.mu.Unlock()
 	f.initialize(ctx)
 	if _, occupied := f.rolling[key]; occupied {
-		f.rolling[key] = candidate{}
+		f.setRolling(key, candidate{})
 	}
 }
 
@@ -171,18 +201,32 @@ func (f *Fleet) ReleaseSlot(ctx context.Context, key client.ObjectKey) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.initialize(ctx)
-	delete(f.rolling, key)
+	f.unsetRolling(key)
 	f.dequeue(key)
+	f.wakeWaiting()
+}
+
+// wakeWaiting wakes the deployments in the queue that may start now.
+func (f *Fleet) wakeWaiting() {
 	free, woken := f.limit-len(f.rolling), map[candidate]int{}
+	var exhausted startRequest // the last one that no deployment may start: most of those that wait have the same
 	// Dequeued now, because a deployment that no longer needs the slot must not block the queue. One
 	// that is too late is queued again.
 	f.waiting = slices.DeleteFunc(f.waiting, func(w waiter) bool {
 		r := w.request
-		if r.slot && f.limit > 0 && free <= 0 || r.places > 0 && f.tries(w.key, r.candidate())+woken[r.candidate()] >= r.places {
+		if r == exhausted || r.slot && f.limit > 0 && free <= 0 {
+			return false
+		}
+		c := r.candidate()
+		if r.places > 0 && f.tried[c]-1+woken[c] >= r.places {
+			exhausted = r
+			return false
+		}
+		if r.places > 0 && f.tries(w.key, c)+woken[c] >= r.places {
 			return false
 		}
 		free--
-		woken[r.candidate()]++
+		woken[c]++
 		delete(f.queued, w.key)
 		wake(f.wake, w.key)
 		return true
@@ -227,8 +271,13 @@ func (f *Fleet) SetFailures(ctx context.Context, key client.ObjectKey, channel s
 
 func (f *Fleet) setFailures(key client.ObjectKey, channel string, failures []v1alpha1.FailedVersion) {
 	for c, keys := range f.failed {
-		delete(keys, key)
-		if len(keys) == 0 {
+		if !f.hasFailed(key, c) {
+			continue
+		}
+		if !f.rolls(key, c) {
+			f.untry(c)
+		}
+		if delete(keys, key); len(keys) == 0 {
 			delete(f.failed, c)
 		}
 	}
@@ -236,6 +285,9 @@ func (f *Fleet) setFailures(key client.ObjectKey, channel string, failures []v1a
 		c := candidate{channel, failure.Image}
 		if f.failed[c] == nil {
 			f.failed[c] = map[client.ObjectKey]struct{}{}
+		}
+		if !f.rolls(key, c) && !f.hasFailed(key, c) {
+			f.tried[c]++
 		}
 		f.failed[c][key] = struct{}{}
 	}
@@ -275,7 +327,7 @@ func (f *Fleet) initialize(ctx context.Context) bool {
 			r = started
 		}
 		if r != nil && r.StartTime != nil {
-			f.rolling[key] = candidate{d.Spec.ReleaseChannel, r.To.Pinned()}
+			f.setRolling(key, candidate{d.Spec.ReleaseChannel, r.To.Pinned()})
 		}
 		f.setFailures(key, d.Spec.ReleaseChannel, d.Status.Failures)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -269,6 +270,41 @@ func TestFleetWakesWithoutBlocking(t *testing.T) {
 	}
 	if got := len(woken(f)); got != cap(f.wake) {
 		t.Errorf("%d wakes, want %d", got, cap(f.wake))
+	}
+}
+
+// TestFleetCountsTries compares the number of deployments that have tried a candidate with a count of them, after random changes.
+func TestFleetCountsTries(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	f := NewFleet(newAPI(t), 0)
+	images := []string{"", "cube:a", "cube:b"}
+	some := func() string { return images[random.IntN(len(images))] }
+	for step := range 3000 {
+		key := keyOf(fmt.Sprint(random.IntN(6)))
+		switch random.IntN(5) {
+		case 0:
+			f.AcquireSlot(t.Context(), key, startRequest{image: some(), places: 2})
+		case 1:
+			f.OccupySlot(t.Context(), key, "", some())
+		case 2:
+			f.Suspend(t.Context(), key)
+		case 3:
+			f.ReleaseSlot(t.Context(), key)
+		default:
+			f.SetFailures(t.Context(), key, "", []v1alpha1.FailedVersion{{Image: some()}, {Image: some()}}[:random.IntN(3)])
+		}
+		woken(f)
+		for _, image := range images {
+			c, tried := candidate{image: image}, 0
+			for i := range 6 {
+				if other := keyOf(fmt.Sprint(i)); other != key && (f.rolls(other, c) || f.hasFailed(other, c)) {
+					tried++
+				}
+			}
+			if got := f.tries(key, c); got != tried {
+				t.Fatalf("after %d changes, %d others have tried %q, want %d", step+1, got, image, tried)
+			}
+		}
 	}
 }
 
