@@ -405,7 +405,7 @@ func testMovedModel(w *world) {
 	w.gitErr = git.ErrRepositoryNotFound
 	change(w, d, func(d *v1alpha1.Deployment) { d.Spec.Model.Git.URL = "https://git.example.com/moved.git" })
 	w.settle()
-	w.expectReady(d, "False GitRepositoryNotFound", "moved.git")
+	w.expectReady(d, "False GitRepositoryNotFound", "repository not found")
 	env := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: w.name, Name: "analytics-production"}}
 	w.expectReady(env, "True Succeeded", "1.2.3")
 	if after := workloads(); strings.Count(before, "model.git") != 2 || after != before {
