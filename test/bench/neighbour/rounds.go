@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,8 +16,6 @@ import (
 )
 
 const (
-	// niceness is the priority of attackers.
-	niceness = 19
 	// startTime is how long an attack lasts before it is measured: until the bursts that the limits allow are used.
 	startTime = 6 * time.Second
 )
@@ -96,7 +93,7 @@ func (w *world) under(ctx context.Context, o options, attack string, v *victim) 
 	if err := os.RemoveAll(w.resultFile()); err != nil {
 		return result{}, use{}, err
 	}
-	attacker, err := process.Start(ctx, "attacker", w.server.Dir, "nice", "-n", strconv.Itoa(niceness), self, attackCommand, file)
+	attacker, err := process.Start(ctx, "attacker", w.server.Dir, "chrt", "--idle", "0", self, attackCommand, file)
 	if err != nil {
 		return result{}, use{}, err
 	}
