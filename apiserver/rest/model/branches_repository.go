@@ -119,9 +119,12 @@ func (a *api) deleteBranch(ctx context.Context, name string) (*rest.SuccessOutpu
 }
 
 // removeObject removes the Branch of a branch that was deleted from the repository: it deletes one that a
-// user has declared, and waits until the controller has deleted its own.
+// user has declared, and waits until the controller has deleted its own. The change is stored, so the
+// deletion continues if the client disconnects.
 func (a *api) removeObject(ctx context.Context, name string) error {
-	isKept, err := a.deleteDeclaration(ctx, name)
+	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), edit.Timeout)
+	defer cancel()
+	isKept, err := a.deleteDeclaration(lasting, name)
 	if err != nil || isKept {
 		return err
 	}

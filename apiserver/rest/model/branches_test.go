@@ -198,6 +198,19 @@ func testMergeDeclared(w *world) {
 	}
 }
 
+// The merge is stored, and cannot be repeated without the branch.
+func testDisconnectedMerge(w *world) {
+	w.call(ada, "POST", "/branches", map[string]any{"name": "next"}).is(200)
+	declared := w.declare("next")
+	ctx, cancel := context.WithCancel(w.Context())
+	defer cancel()
+	w.onMoved = cancel
+	w.callWith(ctx, ada, "POST", "/merge", map[string]any{"branchName": "next", "deleteBranch": true})
+	if err := w.kube.Get(w.Context(), client.ObjectKeyFromObject(declared), declared); !apierrors.IsNotFound(err) {
+		w.Errorf("the declared Branch is kept, or cannot be read: %v", err)
+	}
+}
+
 func testInvalidMerges(w *world) {
 	w.call(ada, "POST", "/branches", map[string]any{"name": "next"}).is(200)
 	w.write("island", map[string]string{"x.yml": "x\n"})

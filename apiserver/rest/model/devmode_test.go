@@ -44,6 +44,7 @@ func TestDatabases(t *testing.T) {
 			"a branch is merged into its parent":                                  testMerge,
 			"a branch is merged into production and deleted":                      testMergeToDefault,
 			"a merge deletes the declared Branch of the branch that it deletes":   testMergeDeclared,
+			"a merge whose client disconnects deletes the declared Branch":        testDisconnectedMerge,
 			"invalid merges are rejected":                                         testInvalidMerges,
 			"a pull brings a personal branch up to date":                          testPull,
 			"a branch that a push has deleted and created again inherits nothing": testRecreated,

@@ -60,6 +60,8 @@ type world struct {
 	declared map[string]*v1alpha1.Branch
 	server   *rest.API
 	ask      Ask
+	// onMoved is called after branches have moved, if it is not nil.
+	onMoved func()
 
 	mu     sync.Mutex
 	events []audit.Event
@@ -106,6 +108,9 @@ func (w *world) serve(o Options) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.moved++
+		if w.onMoved != nil {
+			w.onMoved()
+		}
 		return nil
 	}
 	o.Ask = func(ctx context.Context, e *v1alpha1.Environment, token string) (int, io.ReadCloser, error) {
