@@ -38,8 +38,8 @@ const (
 	objectsLeftOut = "the objects of the archive; its content belongs to their UIDs, and where the cluster has none with these, it is deleted after 24 hours"
 )
 
-// leases are those that the active controller and the active replica of `quoin apiserver` with a content store hold, with the
-// Deployments of their pods.
+// leases are those that the active controller and the active replica of `quoin apiserver`, with or without a content store,
+// hold, with the Deployments of their pods.
 var leases = [...]struct{ name, deployment string }{
 	{"quoin-controller", "quoin-controller"},
 	{"quoin-apiserver-content", "quoin-apiserver"},
