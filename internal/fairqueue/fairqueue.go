@@ -19,16 +19,29 @@ import (
 // queue implements priorityqueue.PriorityQueue.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	ready   workqueue.TypedInterface[reconcile.Request]
 	waiting *waiting
+}
+
+// due is the queue to which the delaying queue adds the items whose time has come.
+type due struct {
+	workqueue.TypedInterface[reconcile.Request]
+	waiting *waiting
+}
+
+// Add implements workqueue.TypedInterface.
+func (d due) Add(item reconcile.Request) {
+	d.waiting.endDelay(item)
+	d.TypedInterface.Add(item)
 }
 
 // New returns the queue of a controller. It has the type of controller.Options.NewQueue.
 func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	w := &waiting{queued: map[reconcile.Request]bool{}, priorities: map[reconcile.Request]int{}}
+	w := &waiting{queued: map[reconcile.Request]bool{}, priorities: map[reconcile.Request]int{}, delayed: map[reconcile.Request]int{}}
 	ready := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: w})
-	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Queue: ready})
+	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Queue: due{ready, w}})
 	return &queue{
-		workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, DelayingQueue: delaying}), w,
+		workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{Name: name, DelayingQueue: delaying}), ready, w,
 	}
 }
 
@@ -39,15 +52,18 @@ func (q *queue) Add(item reconcile.Request) { q.AddWithOpts(priorityqueue.AddOpt
 
 // AddWithOpts implements priorityqueue.PriorityQueue.
 func (q *queue) AddWithOpts(o priorityqueue.AddOpts, items ...reconcile.Request) {
+	priority := ptr.Deref(o.Priority, 0)
 	for _, item := range items {
-		q.waiting.prioritize(item, ptr.Deref(o.Priority, 0))
 		switch {
 		case o.RateLimited:
+			q.waiting.delay(item, priority)
 			q.TypedRateLimitingInterface.AddRateLimited(item)
 		case o.After > 0:
+			q.waiting.delay(item, priority)
 			q.TypedRateLimitingInterface.AddAfter(item, o.After)
 		default:
-			q.TypedRateLimitingInterface.Add(item)
+			q.waiting.prioritize(item, priority)
+			q.ready.Add(item)
 		}
 	}
 }
@@ -73,16 +89,39 @@ type waiting struct {
 	mu sync.Mutex
 	// priorities are those of the items that have been added and not been returned since.
 	priorities map[reconcile.Request]int
+	// delayed are those of the items whose delay is not over. An object that is reconciled once a minute also waits as one of a
+	// resync, if it is added as such in between.
+	delayed map[reconcile.Request]int
 }
 
 // prioritize records the priority of an item that is about to be added. Of several, the highest applies.
 func (w *waiting) prioritize(item reconcile.Request, priority int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if before, added := w.priorities[item]; added {
+	raise(w.priorities, item, priority)
+}
+
+// delay records the priority of an item that is about to be added after a time.
+func (w *waiting) delay(item reconcile.Request, priority int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	raise(w.delayed, item, priority)
+}
+
+// endDelay records the priority of an item whose delay is over, and that is about to be added.
+func (w *waiting) endDelay(item reconcile.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	raise(w.priorities, item, w.delayed[item])
+	delete(w.delayed, item)
+}
+
+// raise sets the priority of an item unless it has a higher one.
+func raise(priorities map[reconcile.Request]int, item reconcile.Request, priority int) {
+	if before, added := priorities[item]; added {
 		priority = max(priority, before)
 	}
-	w.priorities[item] = priority
+	priorities[item] = priority
 }
 
 // take returns the priority of an item that is being returned.

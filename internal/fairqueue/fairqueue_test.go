@@ -93,6 +93,22 @@ func TestQueue(t *testing.T) {
 			},
 			[]string{"a/2 0", "a/1 -100", "a/3 -100"},
 		},
+		"a resync of an object whose delay is not over": {
+			func(q *queue) {
+				q.AddWithOpts(priorityqueue.AddOpts{After: time.Hour}, request("a", "1"))
+				q.AddWithOpts(low(), request("a", "1"), request("a", "2"))
+				q.Add(request("a", "3"))
+			},
+			[]string{"a/3 0", "a/1 -100", "a/2 -100"},
+		},
+		"an object that waits for its resync when its delay is over": {
+			func(q *queue) {
+				q.AddWithOpts(low(), request("a", "1"), request("a", "2"))
+				q.waiting.delay(request("a", "2"), 0)
+				due{q.ready, q.waiting}.Add(request("a", "2"))
+			},
+			[]string{"a/2 0", "a/1 -100"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newQueue(t)
