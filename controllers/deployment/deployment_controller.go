@@ -231,7 +231,7 @@ func (r *deploymentReconciler) version(ctx context.Context, s *scope, observed o
 			p = waitForSlot(observed, denied)
 			p.outcome = p.outcome.RequeueIn(r.Fleet.RetryInterval())
 			if delay := waitReportDelay - r.Fleet.Waited(key, observed.now); delay > 0 && isHandled(d) && onlyWaits(s.Initial(), observed, p) {
-				return p.outcome.RequeueIn(delay).Deferred()
+				return p.outcome.RequeueIn(delay).RequeueIn(model.nextFetch).Deferred()
 			}
 		}
 	}

@@ -34,9 +34,11 @@ type Fleet struct {
 	// tried is the number of deployments that roll a candidate out or on which it has failed. Thousands may wait for a place
 	// while many roll out: none of them counts the others.
 	tried   map[candidate]int
-	waiting []waiter
-	// queued has the keys of waiting, which is long while a version is rolled out to a large fleet.
-	queued map[client.ObjectKey]bool
+	waiting []*waiter
+	// queued has those of waiting, which is long while a version is rolled out to a large fleet.
+	queued map[client.ObjectKey]*waiter
+	// freed reports whether a slot or a place was freed since the waiting deployments were last woken.
+	freed bool
 	// since is when the waiting deployments began to wait.
 	since map[client.ObjectKey]time.Time
 }
@@ -93,7 +95,7 @@ func NewFleet(reader client.Reader, limit int) *Fleet {
 		rolling: map[client.ObjectKey]candidate{},
 		failed:  map[candidate]map[client.ObjectKey]struct{}{},
 		tried:   map[candidate]int{},
-		queued:  map[client.ObjectKey]bool{},
+		queued:  map[client.ObjectKey]*waiter{},
 		since:   map[client.ObjectKey]time.Time{},
 	}
 }
@@ -102,20 +104,20 @@ func NewFleet(reader client.Reader, limit int) *Fleet {
 // queued, and reconciled when it may.
 func (f *Fleet) AcquireSlot(ctx context.Context, key client.ObjectKey, request startRequest) denial {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	if !f.initialize(ctx) {
 		return noSlot
 	}
-	why := f.deny(key, request)
+	why, queued := f.deny(key, request), f.queued[key]
 	switch {
 	case why == "":
 		f.setRolling(key, request.candidate())
 		f.dequeue(key)
-	case f.queued[key]:
-		i := slices.IndexFunc(f.waiting, func(w waiter) bool { return w.key == key })
-		f.waiting[i].request = request
+	case queued != nil:
+		queued.request = request
 	default:
-		f.waiting, f.queued[key] = append(f.waiting, waiter{key, request}), true
+		w := &waiter{key, request}
+		f.waiting, f.queued[key] = append(f.waiting, w), w
 		f.unsetRolling(key) // another rollout, which this one would have replaced, ends
 	}
 	return why
@@ -153,6 +155,9 @@ func (f *Fleet) hasFailed(key client.ObjectKey, c candidate) bool {
 
 // setRolling sets the candidate that a deployment rolls out.
 func (f *Fleet) setRolling(key client.ObjectKey, c candidate) {
+	if f.rolls(key, c) {
+		return
+	}
 	f.unsetRolling(key)
 	if f.rolling[key] = c; !f.hasFailed(key, c) {
 		f.tried[c]++
@@ -162,13 +167,18 @@ func (f *Fleet) setRolling(key client.ObjectKey, c candidate) {
 // unsetRolling removes the candidate that a deployment rolls out.
 func (f *Fleet) unsetRolling(key client.ObjectKey) {
 	c, ok := f.rolling[key]
-	if delete(f.rolling, key); ok && !f.hasFailed(key, c) {
+	if !ok {
+		return
+	}
+	f.freed = true
+	if delete(f.rolling, key); !f.hasFailed(key, c) {
 		f.untry(c)
 	}
 }
 
 // untry removes a deployment from the number of those that have tried a candidate.
 func (f *Fleet) untry(c candidate) {
+	f.freed = true
 	if f.tried[c]--; f.tried[c] == 0 {
 		delete(f.tried, c)
 	}
@@ -178,7 +188,7 @@ func (f *Fleet) untry(c candidate) {
 // the limits. The image is empty while the rollout waits for a change by a user.
 func (f *Fleet) OccupySlot(ctx context.Context, key client.ObjectKey, channel, image string) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	f.initialize(ctx)
 	f.setRolling(key, candidate{channel, image})
 	f.dequeue(key)
@@ -188,7 +198,7 @@ func (f *Fleet) OccupySlot(ctx context.Context, key client.ObjectKey, channel, i
 // does not try its version.
 func (f *Fleet) Suspend(ctx context.Context, key client.ObjectKey) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	f.initialize(ctx)
 	if _, occupied := f.rolling[key]; occupied {
 		f.setRolling(key, candidate{})
@@ -199,11 +209,20 @@ func (f *Fleet) Suspend(ctx context.Context, key client.ObjectKey) {
 // in the queue that may start now.
 func (f *Fleet) ReleaseSlot(ctx context.Context, key client.ObjectKey) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	f.initialize(ctx)
 	f.unsetRolling(key)
 	f.dequeue(key)
-	f.wakeWaiting()
+	f.freed = true // a slot of a deployment that was woken may not be needed
+}
+
+// unlock wakes the waiting deployments if a slot or a place was freed, and unlocks mu.
+func (f *Fleet) unlock() {
+	if f.freed {
+		f.freed = false
+		f.wakeWaiting()
+	}
+	f.mu.Unlock()
 }
 
 // wakeWaiting wakes the deployments in the queue that may start now.
@@ -212,7 +231,7 @@ func (f *Fleet) wakeWaiting() {
 	var exhausted startRequest // the last one that no deployment may start: most of those that wait have the same
 	// Dequeued now, because a deployment that no longer needs the slot must not block the queue. One
 	// that is too late is queued again.
-	f.waiting = slices.DeleteFunc(f.waiting, func(w waiter) bool {
+	f.waiting = slices.DeleteFunc(f.waiting, func(w *waiter) bool {
 		r := w.request
 		if r == exhausted || r.slot && f.limit > 0 && free <= 0 {
 			return false
@@ -255,16 +274,16 @@ func (f *Fleet) RetryInterval() time.Duration {
 // dequeue removes a deployment from the queue. One whose rollout is in progress does not wait.
 func (f *Fleet) dequeue(key client.ObjectKey) {
 	delete(f.since, key)
-	if f.queued[key] {
+	if f.queued[key] != nil {
 		delete(f.queued, key)
-		f.waiting = slices.DeleteFunc(f.waiting, func(w waiter) bool { return w.key == key })
+		f.waiting = slices.DeleteFunc(f.waiting, func(w *waiter) bool { return w.key == key })
 	}
 }
 
 // SetFailures sets the images that have failed on a deployment, which follows a channel.
 func (f *Fleet) SetFailures(ctx context.Context, key client.ObjectKey, channel string, failures []v1alpha1.FailedVersion) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	f.initialize(ctx)
 	f.setFailures(key, channel, failures)
 }

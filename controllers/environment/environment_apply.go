@@ -91,11 +91,8 @@ func (r *environmentReconciler) recreateCredentials(ctx context.Context, s *scop
 		return false, err
 	}
 	ofPods := secrets[0]
-	err = s.Client.Client.Create(ctx, ofPods, client.DryRunAll)
-	isMissing := err == nil
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return false, fmt.Errorf("create secret %q: %w", ofPods.Name, err)
-	}
+	// An error is not reported: a webhook may reject dry runs, and creating the secret has the other ones.
+	isMissing := s.Client.Client.Create(ctx, ofPods, client.DryRunAll) == nil
 	if isMissing {
 		// Before the secret is created: a controller that is stopped in between finds it missing, and continues.
 		if err := r.restart(ctx, s); err != nil {
