@@ -37,6 +37,10 @@ type Fleet struct {
 	waiting []*waiter
 	// queued has those of waiting, which is long while a version is rolled out to a large fleet.
 	queued map[client.ObjectKey]*waiter
+	// woken are deployments that were removed from waiting and have not been reconciled since, and when they were woken:
+	// those that are woken next need a slot or a place beside them.
+	woken map[client.ObjectKey]wokenWaiter
+	now   func() time.Time
 	// freed reports whether a slot or a place was freed since the waiting deployments were last woken.
 	freed bool
 	// since is when the waiting deployments began to wait.
@@ -67,6 +71,14 @@ type waiter struct {
 	request startRequest
 }
 
+type wokenWaiter struct {
+	request startRequest
+	at      time.Time
+}
+
+// wokenTimeout is how long a woken deployment counts: it may have no rollout to start any more.
+const wokenTimeout = 10 * time.Second
+
 // denial is why a rollout may not start yet.
 type denial string
 
@@ -96,6 +108,8 @@ func NewFleet(reader client.Reader, limit int) *Fleet {
 		failed:  map[candidate]map[client.ObjectKey]struct{}{},
 		tried:   map[candidate]int{},
 		queued:  map[client.ObjectKey]*waiter{},
+		woken:   map[client.ObjectKey]wokenWaiter{},
+		now:     time.Now,
 		since:   map[client.ObjectKey]time.Time{},
 	}
 }
@@ -108,6 +122,7 @@ func (f *Fleet) AcquireSlot(ctx context.Context, key client.ObjectKey, request s
 	if !f.initialize(ctx) {
 		return noSlot
 	}
+	delete(f.woken, key)
 	why, queued := f.deny(key, request), f.queued[key]
 	switch {
 	case why == "":
@@ -225,9 +240,18 @@ func (f *Fleet) unlock() {
 	f.mu.Unlock()
 }
 
-// wakeWaiting wakes the deployments in the queue that may start now.
+// wakeWaiting wakes the deployments in the queue that may start now, beside those that were woken before.
 func (f *Fleet) wakeWaiting() {
-	free, woken := f.limit-len(f.rolling), map[candidate]int{}
+	now := f.now()
+	free, places := f.limit-len(f.rolling), map[candidate]int{}
+	for key, w := range f.woken {
+		if now.Sub(w.at) > wokenTimeout {
+			delete(f.woken, key)
+			continue
+		}
+		free--
+		places[w.request.candidate()]++
+	}
 	var exhausted startRequest // the last one that no deployment may start: most of those that wait have the same
 	// Dequeued now, because a deployment that no longer needs the slot must not block the queue. One
 	// that is too late is queued again.
@@ -237,16 +261,17 @@ func (f *Fleet) wakeWaiting() {
 			return false
 		}
 		c := r.candidate()
-		if r.places > 0 && f.tried[c]-1+woken[c] >= r.places {
+		if r.places > 0 && f.tried[c]-1+places[c] >= r.places {
 			exhausted = r
 			return false
 		}
-		if r.places > 0 && f.tries(w.key, c)+woken[c] >= r.places {
+		if r.places > 0 && f.tries(w.key, c)+places[c] >= r.places {
 			return false
 		}
 		free--
-		woken[c]++
+		places[c]++
 		delete(f.queued, w.key)
+		f.woken[w.key] = wokenWaiter{r, now}
 		wake(f.wake, w.key)
 		return true
 	})
@@ -274,6 +299,7 @@ func (f *Fleet) RetryInterval() time.Duration {
 // dequeue removes a deployment from the queue. One whose rollout is in progress does not wait.
 func (f *Fleet) dequeue(key client.ObjectKey) {
 	delete(f.since, key)
+	delete(f.woken, key)
 	if f.queued[key] != nil {
 		delete(f.queued, key)
 		f.waiting = slices.DeleteFunc(f.waiting, func(w *waiter) bool { return w.key == key })

@@ -79,7 +79,7 @@ func woken(f *Fleet) []string {
 }
 
 // fleetSteps are steps of deployments: "+a" starts a rollout, "!a" has started it by hand, "xa" fails,
-// "-a" ends, "~a" waits for a user.
+// "-a" ends, "~a" waits for a user. "@" is a time in which woken deployments do not come back.
 type fleetSteps struct {
 	limit int
 	steps []string
@@ -89,7 +89,8 @@ type fleetSteps struct {
 
 // run runs the steps with rollouts of one request.
 func (s fleetSteps) run(t *testing.T, request startRequest) {
-	f := NewFleet(newAPI(t), s.limit)
+	f, now := NewFleet(newAPI(t), s.limit), time.Unix(0, 0)
+	f.now = func() time.Time { return now }
 	var denied []string
 	for _, step := range s.steps {
 		key := keyOf(step[1:])
@@ -106,6 +107,8 @@ func (s fleetSteps) run(t *testing.T, request startRequest) {
 			f.SetFailures(t.Context(), key, request.channel, []v1alpha1.FailedVersion{{Image: request.image}})
 		case '-':
 			f.ReleaseSlot(t.Context(), key)
+		case '@':
+			now = now.Add(2 * wokenTimeout)
 		}
 	}
 	if diff := cmp.Diff(s.denied, denied); diff != "" {
@@ -127,12 +130,13 @@ func TestFleetSlots(t *testing.T) {
 		"first in, first out":            {1, []string{"+a", "+b", "+c", "-a", "+b", "-b"}, []string{"b", "c"}, []string{"b", "c"}},
 		"queued once":                    {1, []string{"+a", "+b", "+b", "+c", "-a", "+b", "-b"}, []string{"b", "b", "c"}, []string{"b", "c"}},
 		"released while waiting":         {1, []string{"+a", "+b", "+c", "-b", "-a"}, []string{"b", "c"}, []string{"c"}},
-		"a waiter that does not come back blocks nothing": {1, []string{"+a", "+b", "+c", "-a", "-x"}, []string{"b", "c"}, []string{"b", "c"}},
-		"too late, queued again":                          {1, []string{"+a", "+b", "-a", "+c", "+b", "-c"}, []string{"b", "b"}, []string{"b", "b"}},
-		"occupied slots count":                            {1, []string{"!a", "+b"}, []string{"b"}, nil},
-		"occupied over the limit":                         {1, []string{"!a", "!b", "+c", "-a", "-b"}, []string{"c"}, []string{"c"}},
-		"releasing without a slot":                        {1, []string{"-a", "+b"}, nil, nil},
-		"two slots":                                       {2, []string{"+a", "+b", "+c", "+d", "+e", "-a", "-b"}, []string{"c", "d", "e"}, []string{"c", "d", "e"}},
+		"a waiter that does not come back blocks nothing": {1, []string{"+a", "+b", "+c", "-a", "@", "-x"}, []string{"b", "c"}, []string{"b", "c"}},
+		"a slot wakes one":         {1, []string{"+a", "+b", "+c", "-a", "-x"}, []string{"b", "c"}, []string{"b"}},
+		"too late, queued again":   {1, []string{"+a", "+b", "-a", "+c", "+b", "-c"}, []string{"b", "b"}, []string{"b", "b"}},
+		"occupied slots count":     {1, []string{"!a", "+b"}, []string{"b"}, nil},
+		"occupied over the limit":  {1, []string{"!a", "!b", "+c", "-a", "-b"}, []string{"c"}, []string{"c"}},
+		"releasing without a slot": {1, []string{"-a", "+b"}, nil, nil},
+		"two slots":                {2, []string{"+a", "+b", "+c", "+d", "+e", "-a", "-b"}, []string{"c", "d", "e"}, []string{"c", "d"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { tc.run(t, slotOf("")) })
@@ -262,7 +266,8 @@ func TestFleetDeniesSlotsUntilInitialized(t *testing.T) {
 
 // TestFleetWakesWithoutBlocking: a full channel drops wakes; waiting deployments retry by themselves.
 func TestFleetWakesWithoutBlocking(t *testing.T) {
-	f := NewFleet(newAPI(t), 1)
+	f, now := NewFleet(newAPI(t), 1), time.Unix(0, 0)
+	f.now = func() time.Time { now = now.Add(time.Minute); return now } // woken deployments do not come back
 	for i := range cap(f.wake) + 10 {
 		f.OccupySlot(t.Context(), keyOf("a"), "", "")
 		f.AcquireSlot(t.Context(), keyOf(fmt.Sprint("w", i)), slotOf(""))
