@@ -48,10 +48,7 @@ func low() priorityqueue.AddOpts {
 }
 
 func TestQueue(t *testing.T) {
-	for name, tc := range map[string]struct {
-		add  func(q *queue)
-		want []string
-	}{
+	for name, tc := range map[string]queueCase{
 		"turns between namespaces": {
 			func(q *queue) {
 				for _, item := range []reconcile.Request{request("a", "1"), request("a", "2"), request("a", "3"), request("b", "1"), request("c", "1"), request("b", "2")} {
@@ -93,6 +90,14 @@ func TestQueue(t *testing.T) {
 			},
 			[]string{"a/2 0", "a/1 -100", "a/3 -100"},
 		},
+	} {
+		t.Run(name, tc.run)
+	}
+}
+
+// TestDelays: the priority of an item counts when its delay is over.
+func TestDelays(t *testing.T) {
+	for name, tc := range map[string]queueCase{
 		"a resync of an object whose delay is not over": {
 			func(q *queue) {
 				q.AddWithOpts(priorityqueue.AddOpts{After: time.Hour}, request("a", "1"))
@@ -110,16 +115,24 @@ func TestQueue(t *testing.T) {
 			[]string{"a/2 0", "a/1 -100"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			q := newQueue(t)
-			tc.add(q)
-			if got := get(t, q, len(tc.want)); !slices.Equal(got, tc.want) || q.Len() != 0 {
-				t.Errorf("got %q and %d more, want %q", got, q.Len(), tc.want)
-			}
-			if n := len(q.waiting.priorities); n > 0 || !q.waiting.normal.IsEmpty() || !q.waiting.low.IsEmpty() {
-				t.Errorf("the empty queue keeps %d entries", n)
-			}
-		})
+		t.Run(name, tc.run)
+	}
+}
+
+// queueCase is items that are added, and those that are returned, with their priorities.
+type queueCase struct {
+	add  func(q *queue)
+	want []string
+}
+
+func (tc queueCase) run(t *testing.T) {
+	q := newQueue(t)
+	tc.add(q)
+	if got := get(t, q, len(tc.want)); !slices.Equal(got, tc.want) || q.Len() != 0 {
+		t.Errorf("got %q and %d more, want %q", got, q.Len(), tc.want)
+	}
+	if n := len(q.waiting.priorities); n > 0 || !q.waiting.normal.IsEmpty() || !q.waiting.low.IsEmpty() {
+		t.Errorf("the empty queue keeps %d entries", n)
 	}
 }
 
