@@ -37,9 +37,9 @@ type Fleet struct {
 	waiting []*waiter
 	// queued has those of waiting, which is long while a version is rolled out to a large fleet.
 	queued map[client.ObjectKey]*waiter
-	// woken are deployments that were removed from waiting and have not been reconciled since, and when they were woken:
-	// those that are woken next need a slot or a place beside them.
-	woken map[client.ObjectKey]wokenWaiter
+	// woken are deployments that were removed from waiting and have not been reconciled since: those that are woken next need
+	// a slot or a place beside them.
+	woken map[client.ObjectKey]*waiter
 	now   func() time.Time
 	// freed reports whether a slot or a place was freed since the waiting deployments were last woken.
 	freed bool
@@ -69,11 +69,8 @@ func (r startRequest) candidate() candidate { return candidate{r.channel, r.imag
 type waiter struct {
 	key     client.ObjectKey
 	request startRequest
-}
-
-type wokenWaiter struct {
-	request startRequest
-	at      time.Time
+	// woken is when the deployment was woken.
+	woken time.Time
 }
 
 // wokenTimeout is how long a woken deployment counts: it may have no rollout to start any more.
@@ -108,7 +105,7 @@ func NewFleet(reader client.Reader, limit int) *Fleet {
 		failed:  map[candidate]map[client.ObjectKey]struct{}{},
 		tried:   map[candidate]int{},
 		queued:  map[client.ObjectKey]*waiter{},
-		woken:   map[client.ObjectKey]wokenWaiter{},
+		woken:   map[client.ObjectKey]*waiter{},
 		now:     time.Now,
 		since:   map[client.ObjectKey]time.Time{},
 	}
@@ -131,7 +128,7 @@ func (f *Fleet) AcquireSlot(ctx context.Context, key client.ObjectKey, request s
 	case queued != nil:
 		queued.request = request
 	default:
-		w := &waiter{key, request}
+		w := &waiter{key: key, request: request}
 		f.waiting, f.queued[key] = append(f.waiting, w), w
 		f.unsetRolling(key) // another rollout, which this one would have replaced, ends
 	}
@@ -245,7 +242,7 @@ func (f *Fleet) wakeWaiting() {
 	now := f.now()
 	free, places := f.limit-len(f.rolling), map[candidate]int{}
 	for key, w := range f.woken {
-		if now.Sub(w.at) > wokenTimeout {
+		if now.Sub(w.woken) > wokenTimeout {
 			delete(f.woken, key)
 			continue
 		}
@@ -271,7 +268,7 @@ func (f *Fleet) wakeWaiting() {
 		free--
 		places[c]++
 		delete(f.queued, w.key)
-		f.woken[w.key] = wokenWaiter{r, now}
+		f.woken[w.key], w.woken = w, now
 		wake(f.wake, w.key)
 		return true
 	})

@@ -83,12 +83,13 @@ func (r *environmentReconciler) createCredentials(ctx context.Context, s *scope,
 // annotationRestarted is the annotation of pod templates that kubectl rollout restart sets.
 const annotationRestarted = "kubectl.kubernetes.io/restartedAt"
 
-// recreateCredentials creates those of the environment's secrets that were deleted. It reports whether the one of the pods was:
-// running pods have its deleted values, with which they reject the tokens that the gateway accepts, so they are restarted.
-func (r *environmentReconciler) recreateCredentials(ctx context.Context, s *scope, in engine.Inputs) (bool, error) {
+// recreateCredentials creates those of the environment's secrets that were deleted. It returns an outcome if the one of the pods
+// was, or for an error: running pods have its deleted values, with which they reject the tokens that the gateway accepts, so they
+// are restarted. o is the outcome without that.
+func (r *environmentReconciler) recreateCredentials(ctx context.Context, s *scope, in engine.Inputs, o reconciler.Outcome) *reconciler.Outcome {
 	secrets, err := engine.NewCredentials(in, rand.Reader)
 	if err != nil {
-		return false, err
+		return failed(err)
 	}
 	ofPods := secrets[0]
 	// An error is not reported: a webhook may reject dry runs, and creating the secret has the other ones.
@@ -96,10 +97,18 @@ func (r *environmentReconciler) recreateCredentials(ctx context.Context, s *scop
 	if isMissing {
 		// Before the secret is created: a controller that is stopped in between finds it missing, and continues.
 		if err := r.restart(ctx, s); err != nil {
-			return false, err
+			return failed(err)
 		}
 	}
-	return isMissing, r.createCredentials(ctx, s, in)
+	if err := r.createCredentials(ctx, s, in); err != nil {
+		return failed(err)
+	}
+	if !isMissing {
+		return nil
+	}
+	o = o.Progressing(v1alpha1.ReasonWorkloadsNotReady).WithDetail(fmt.Sprintf(
+		"secret %q was deleted and has been created again, with new values: the pods are restarted", ofPods.Name)).RequeueIn(reportInterval)
+	return &o
 }
 
 // restart restarts the pods of the environment that use its credentials: those of the store do not.
@@ -123,12 +132,6 @@ func (r *environmentReconciler) restart(ctx context.Context, s *scope) error {
 		}
 	}
 	return nil
-}
-
-// recreated returns the outcome when the secret of the pods was created again.
-func recreated(env *v1alpha1.Environment, o reconciler.Outcome) reconciler.Outcome {
-	return o.Progressing(v1alpha1.ReasonWorkloadsNotReady).WithDetail(fmt.Sprintf(
-		"secret %q was deleted and has been created again, with new values: the pods are restarted", engine.CredentialsName(env.Name))).RequeueIn(reportInterval)
 }
 
 // checkOwner returns errEarlierSecret if a secret that exists belongs to an earlier environment of the same name: it is

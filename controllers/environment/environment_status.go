@@ -171,12 +171,8 @@ func (r *environmentReconciler) explain(ctx context.Context, s *scope, in engine
 		}
 	}
 	if isSecretMissing { // perhaps one of the environment
-		restarted, err := r.recreateCredentials(ctx, s, in)
-		switch {
-		case err != nil:
-			return reconciler.Failed(err)
-		case restarted:
-			return recreated(s.Object, o)
+		if recreated := r.recreateCredentials(ctx, s, in, o); recreated != nil {
+			return *recreated
 		}
 	}
 	if problem != "" {

@@ -39,12 +39,8 @@ func (r *environmentReconciler) warmUp(ctx context.Context, s *scope, in engine.
 	case engine.WarmUpUnreadable:
 		return reconciler.Stalled(v1alpha1.ReasonCredentialsUnreadable, message), true
 	case engine.WarmUpMissing:
-		restarted, err := r.recreateCredentials(ctx, s, in)
-		switch {
-		case err != nil:
-			return reconciler.Failed(err), true
-		case restarted:
-			return recreated(s.Object, o), true
+		if recreated := r.recreateCredentials(ctx, s, in, o); recreated != nil {
+			return *recreated, true
 		}
 		return o.WithDetail(message), false
 	case engine.WarmUpCompiling:
