@@ -74,14 +74,20 @@ type ScimGroupSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +optional
 	RemovedMembers []string `json:"removedMembers,omitempty"`
-	// memberChunkList refers to the members of a group that is written over SCIM. Each line has the name of
+	// memberChunkList refers to the members of a large group that is written over SCIM. Each line has the name of
 	// a ScimMemberChunk and the number of its members: the API server handles one string of a thousand
 	// lines at a fraction of the cost of a list.
 	// +kubebuilder:validation:MaxLength=262144
 	// +optional
 	MemberChunkList string `json:"memberChunkList,omitempty"`
+	// memberChanges are the users that differ from those in the chunks, a line each: "+" and the id of one that is a member, "-" and
+	// the id of one that is not. They are part of the group, so that a change of a few members is one write. It is written over SCIM
+	// only: manifests must not contain it.
+	// +kubebuilder:validation:MaxLength=131072
+	// +optional
+	MemberChanges string `json:"memberChanges,omitempty"`
 	// memberChunks are references like those of memberChunkList, as they were stored by earlier versions.
-	// The next change of the members over SCIM moves them there.
+	// The next change of the chunks moves them there.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1024
 	// +optional
@@ -196,8 +202,24 @@ type ScimMemberChunkList struct {
 	Items           []ScimMemberChunk `json:"items"`
 }
 
-// EffectiveMembers returns members without removedMembers. It must not be modified.
+// EffectiveMembers returns the members in the group itself: members without removedMembers, and the users that memberChanges adds.
+// A member may be among both. It must not be modified.
 func (s *ScimGroupSpec) EffectiveMembers() []ScimMember {
+	listed := s.ListedMembers()
+	added, _ := s.Changes()
+	if len(added) == 0 {
+		return listed
+	}
+	effective := make([]ScimMember, 0, len(listed)+len(added))
+	effective = append(effective, listed...)
+	for _, id := range added {
+		effective = append(effective, ScimMember{Value: id})
+	}
+	return effective
+}
+
+// ListedMembers returns members without removedMembers. It must not be modified.
+func (s *ScimGroupSpec) ListedMembers() []ScimMember {
 	if len(s.RemovedMembers) == 0 {
 		return s.Members
 	}
@@ -212,6 +234,49 @@ func (s *ScimGroupSpec) EffectiveMembers() []ScimMember {
 		}
 	}
 	return effective
+}
+
+// Prefixes of the lines of memberChanges.
+const (
+	addedPrefix   = "+"
+	removedPrefix = "-"
+)
+
+// Changes returns the ids in memberChanges: of users that are members whatever the chunks contain, and of members of chunks
+// that are not members of the group.
+func (s *ScimGroupSpec) Changes() (added, removed []string) {
+	if s.MemberChanges == "" {
+		return nil, nil
+	}
+	for line := range strings.SplitSeq(s.MemberChanges, "\n") {
+		if id, ok := strings.CutPrefix(line, addedPrefix); ok && id != "" {
+			added = append(added, id)
+		} else if id, ok := strings.CutPrefix(line, removedPrefix); ok && id != "" {
+			removed = append(removed, id)
+		}
+	}
+	return added, removed
+}
+
+// SetChanges replaces memberChanges. No id may contain a line break.
+func (s *ScimGroupSpec) SetChanges(added, removed []string) {
+	var changes strings.Builder
+	write := func(prefix string, ids []string) {
+		for _, id := range ids {
+			changes.WriteString(prefix)
+			changes.WriteString(id)
+			changes.WriteByte('\n')
+		}
+	}
+	write(addedPrefix, added)
+	write(removedPrefix, removed)
+	s.MemberChanges = changes.String()
+}
+
+// RemovesMember reports whether memberChanges removes a member of a chunk.
+func (s *ScimGroupSpec) RemovesMember(id string) bool {
+	line := removedPrefix + id + "\n"
+	return !strings.Contains(id, "\n") && (strings.HasPrefix(s.MemberChanges, line) || strings.Contains(s.MemberChanges, "\n"+line))
 }
 
 // LostRemovedMembers returns the members that a SCIM client has removed, and that a replacement of the object by one without
@@ -229,11 +294,12 @@ func (g *ScimGroup) LostRemovedMembers() []string {
 
 // Size returns the number of members, visible or not.
 func (s *ScimGroupSpec) Size() int {
-	n := len(s.Members)
+	added, removed := s.Changes()
+	n := len(s.Members) + len(added) - len(removed)
 	for _, chunk := range s.Chunks() {
 		n += int(chunk.Count)
 	}
-	return n
+	return max(n, 0)
 }
 
 // Chunks returns the references of memberChunkList and memberChunks. A line that has no valid count refers

@@ -28,8 +28,7 @@ import (
 // chunksOf reads the chunks of a group from the API server; nil for a chunk that does not exist.
 func (r *fixture) chunksOf(id string) []*v1alpha1.ScimMemberChunk {
 	r.t.Helper()
-	g := &v1alpha1.ScimGroup{}
-	r.must(r.api.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: id}, g))
+	g := r.read(id)
 	var chunks []*v1alpha1.ScimMemberChunk
 	for _, reference := range g.Spec.Chunks() {
 		c := &v1alpha1.ScimMemberChunk{}
@@ -43,16 +42,19 @@ func (r *fixture) chunksOf(id string) []*v1alpha1.ScimMemberChunk {
 	return chunks
 }
 
+// inChunks returns so many members that, with others, a group has chunks.
+func inChunks(others ...string) []string { return append(scimtest.Sequence("m", 0, 256), others...) }
+
 // TestReusedChunks checks that a chunk that exists is protected from the collector before a group refers
 // to it, and that chunks that the group has already are not written.
 func TestReusedChunks(t *testing.T) {
 	r := newFixture(t)
-	first, second := r.group("first", "a", "b"), r.group("second")
+	first, second := r.group("first", inChunks("a")...), r.group("second")
 	chunk := r.chunksOf(first.ID)[0]
 	if chunk.Annotations[v1alpha1.AnnotationUsed] != "" {
 		t.Error("a new chunk has the annotation")
 	}
-	r.must(r.change(r.Tenant, second.ID, func(s schema.Set) { scimtest.AddMembers(s, "b", "a") }))
+	r.must(r.change(r.Tenant, second.ID, func(s schema.Set) { scimtest.AddMembers(s, inChunks("a")...) }))
 	same := r.chunksOf(second.ID)[0]
 	if same.Name != chunk.Name || same.Annotations[v1alpha1.AnnotationUsed] == "" || same.ResourceVersion == chunk.ResourceVersion {
 		t.Errorf("%s is not protected: %v", same.Name, same.Annotations)
@@ -62,6 +64,48 @@ func TestReusedChunks(t *testing.T) {
 	if again := r.chunksOf(first.ID)[0]; again.ResourceVersion != same.ResourceVersion {
 		t.Error("a chunk of the group was written")
 	}
+}
+
+// TestFewMembersWithoutChunks checks that the members of a small group are in the group itself, and that the last changes of a
+// large one are.
+func TestFewMembersWithoutChunks(t *testing.T) {
+	r := newFixture(t)
+	ids := r.users("u", 3)
+	small, large := r.group("small", ids[:2]...), r.group("large", inChunks(ids[:2]...)...)
+	chunks := r.chunksOf(large.ID)
+	for _, g := range []*schema.Resource{small, large} {
+		r.must(r.change(r.Tenant, g.ID, func(s schema.Set) { s.Delete(ids[0]); scimtest.AddMembers(s, ids[2]) }))
+		if got := r.visibleMembers(g.ID); !slices.Equal(got, sorted(ids[1:])) {
+			t.Errorf("members %v", got)
+		}
+	}
+	object := r.read(small.ID)
+	if want := sorted(ids[1:]); object.Spec.MemberChanges != "+"+want[0]+"\n+"+want[1]+"\n" || object.Spec.MemberChunkList != "" {
+		t.Errorf("the small group is stored as %+v", object.Spec)
+	}
+	if object = r.read(large.ID); object.Spec.MemberChanges != "+"+ids[2]+"\n-"+ids[0]+"\n" || len(chunks) != 2 {
+		t.Errorf("the large group is stored with %d chunks and %q", len(chunks), object.Spec.MemberChanges)
+	}
+	both := []string{small.ID, large.ID}
+	for id, want := range map[string][]string{ids[0]: {}, ids[1]: both, ids[2]: both} {
+		if got := r.find(r.Tenant, r.Tenant.group, `members.value eq "`+id+`"`); !slices.Equal(got, want) {
+			t.Errorf("groups with %s: %v, want %v", id, got, want)
+		}
+	}
+	if got := r.find(r.Tenant, r.Tenant.user, `groups.value eq "`+large.ID+`"`); !slices.Equal(got, ids[1:]) {
+		t.Errorf("users in the large group: %v, want %v", got, ids[1:])
+	}
+	if got := r.chunksOf(large.ID); got[0].ResourceVersion != chunks[0].ResourceVersion || got[1].ResourceVersion != chunks[1].ResourceVersion {
+		t.Error("a chunk was written")
+	}
+}
+
+// read reads a group from the API server.
+func (r *fixture) read(id string) *v1alpha1.ScimGroup {
+	r.t.Helper()
+	g := &v1alpha1.ScimGroup{}
+	r.must(r.api.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: id}, g))
+	return g
 }
 
 // TestMissingChunk checks that members in a missing chunk are not visible, and that a change keeps the
@@ -77,7 +121,7 @@ func TestMissingChunk(t *testing.T) {
 	r.must(r.api.Delete(t.Context(), chunks[0]))
 	r.eventually(func() bool { _, ok, _ := r.d.chunks.Informer.GetIndexer().Get(chunks[0]); return !ok })
 	r.must(r.change(r.Tenant, g.ID, func(s schema.Set) { scimtest.AddMembers(s, "more") }))
-	if got := r.chunksOf(g.ID); len(got) != 2 || got[0] != nil || len(got[1].Spec.AllMembers()) != len(chunks[1].Spec.AllMembers())+1 {
+	if got := r.chunksOf(g.ID); len(got) != 2 || got[0] != nil || got[1].Name != chunks[1].Name {
 		t.Errorf("chunks %v", got)
 	}
 	chunks[0].ResourceVersion = ""
@@ -99,7 +143,7 @@ func TestReplacedMissingChunk(t *testing.T) {
 			r.must(patch.Apply(r.Tenant.group, schema.Document{"displayName": "g", "members": s}, []patch.Operation{op}, patch.Quirks{}))
 		},
 	} {
-		g := r.group(name, ids...)
+		g := r.group(name, inChunks(ids...)...)
 		chunk := r.chunksOf(g.ID)[0]
 		r.must(r.api.Delete(t.Context(), chunk))
 		r.eventually(func() bool { _, ok, _ := r.d.chunks.Informer.GetIndexer().Get(chunk); return !ok })
@@ -113,12 +157,16 @@ func TestReplacedMissingChunk(t *testing.T) {
 // TestForgedChunk checks that a chunk whose content does not match its name is rejected.
 func TestForgedChunk(t *testing.T) {
 	r := newFixture(t)
-	name, err := membership.ChunkName([]v1alpha1.ScimMember{{Value: "a"}})
+	var members []v1alpha1.ScimMember
+	for _, value := range inChunks() {
+		members = append(members, v1alpha1.ScimMember{Value: value})
+	}
+	name, err := membership.ChunkName(members)
 	r.must(err)
 	r.must(r.api.Create(t.Context(), &v1alpha1.ScimMemberChunk{
 		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}, Spec: v1alpha1.ScimMemberChunkSpec{Members: []v1alpha1.ScimMember{{Value: "evil"}}},
 	}))
-	_, err = r.CreateResource(t.Context(), r.Tenant.group, schema.Document{"displayName": "g", "members": memberList("a")})
+	_, err = r.CreateResource(t.Context(), r.Tenant.group, schema.Document{"displayName": "g", "members": memberList(inChunks("z")...)})
 	if err == nil || !strings.Contains(err.Error(), "its members do not match its name") {
 		t.Errorf("got %v", err)
 	}
@@ -128,13 +176,13 @@ func TestForgedChunk(t *testing.T) {
 func TestStaleCache(t *testing.T) {
 	r := newFixture(t)
 	ids := r.users("u", 3)
-	g := r.group("g", ids...)
+	g := r.group("g", inChunks(ids...)...)
 	stale := r.replica(r.api)
 	stale.chunks.Informer = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &v1alpha1.ScimMemberChunk{}, 0, toolscache.Indexers{})
 	stale.clock, stale.tracker = expiredClock{}, freshness.New(expiredClock{})
 	on := stale.Of(r.account)
 	r.must(r.change(on, g.ID, func(s schema.Set) { s.Delete(ids[0]); scimtest.AddMembers(s, ids[1], "new") }))
-	if got := r.storedMembers(on, g.ID); !slices.Equal(got, append(sorted(ids[1:]), "new")) {
+	if got := r.storedMembers(on, g.ID); !slices.Equal(got, sorted(append(inChunks(ids[1:]...), "new"))) {
 		t.Errorf("stored members %v", got)
 	}
 	if got := r.visibleMembers(g.ID); !slices.Equal(got, sorted(ids[1:])) {
@@ -200,13 +248,13 @@ func TestKeyedMutex(t *testing.T) {
 	}
 }
 
-// TestRetriesReuseChunks checks the requests of a change of one member: a chunk and the group; and after a conflict, such as
-// with a status update, the group again.
-func TestRetriesReuseChunks(t *testing.T) {
+// TestRequestsOfAChange checks the requests of a change of one member: the group; and after a conflict, such as with a status
+// update, the group again. A change of many members writes chunks too, once.
+func TestRequestsOfAChange(t *testing.T) {
 	r := newFixture(t)
 	g := r.group("g", "first")
 	var calls []string
-	conflict := false
+	conflict, all := false, []string{"first"}
 	call := func(verb string, o client.Object) {
 		calls = append(calls, verb+" "+strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1alpha1.Scim"))
 	}
@@ -223,24 +271,33 @@ func TestRetriesReuseChunks(t *testing.T) {
 			call("patch", o)
 			if conflict {
 				conflict = false
-				status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"memberCount":7}}`))
+				status := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{"memberCount":%d}}`, len(all)))
 				r.must(r.api.Status().Patch(ctx, &v1alpha1.ScimGroup{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: g.ID}}, status))
 			}
 			return c.Patch(ctx, o, p, opts...)
 		},
 	})).Of(r.account)
-	for member, want := range map[string][]string{
-		"second": {"create MemberChunk", "patch Group"},
-		"third":  {"create MemberChunk", "patch Group", "get Group", "patch Group"},
+	for _, c := range []struct {
+		name     string
+		members  []string
+		conflict bool
+		want     []string
+	}{
+		{"one", []string{"second"}, false, []string{"patch Group"}},
+		{"one, with a conflict", []string{"third"}, true, []string{"patch Group", "get Group", "patch Group"}},
+		{"many", scimtest.Sequence("m", 0, 253), false, []string{"patch Group"}},
+		{"one more, with a conflict", []string{"x"}, true, []string{"create MemberChunk", "create MemberChunk", "patch Group", "get Group", "patch Group"}},
+		{"one after many", []string{"y"}, false, []string{"patch Group"}},
 	} {
-		calls, conflict = nil, member == "third"
-		r.must(r.change(replica, g.ID, func(s schema.Set) { scimtest.AddMembers(s, member) }))
-		if diff := cmp.Diff(want, calls); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", member, diff)
+		calls, conflict = nil, c.conflict
+		r.must(r.change(replica, g.ID, func(s schema.Set) { scimtest.AddMembers(s, c.members...) }))
+		if diff := cmp.Diff(c.want, calls); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
+		all = append(all, c.members...)
 	}
-	if got := r.storedMembers(r.Tenant, g.ID); !slices.Equal(got, []string{"first", "second", "third"}) {
-		t.Errorf("members %v", got)
+	if got := r.storedMembers(r.Tenant, g.ID); !slices.Equal(got, sorted(all)) {
+		t.Errorf("%d members, want %d", len(got), len(all))
 	}
 }
 

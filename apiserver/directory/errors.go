@@ -125,7 +125,7 @@ func attributeOf(field string) string {
 	switch {
 	case strings.HasPrefix(name, "enterprise"):
 		return schema.EnterpriseURN + strings.Replace(strings.TrimPrefix(name, "enterprise"), ".", ":", 1)
-	case strings.HasPrefix(name, "memberChunks"):
+	case strings.HasPrefix(name, "memberCh"): // memberChanges, memberChunkList and memberChunks
 		return attributeMembers
 	}
 	return name

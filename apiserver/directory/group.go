@@ -50,7 +50,8 @@ func groupKind() kind[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec] {
 
 		ownersCached: true,
 		indexed: map[string]func(*v1alpha1.ScimGroup) []string{
-			"externalId": textValue(func(g *v1alpha1.ScimGroup) string { return g.Spec.ExternalID }),
+			"externalId":     textValue(func(g *v1alpha1.ScimGroup) string { return g.Spec.ExternalID }),
+			attributeMembers: members,
 		},
 		lookups: map[string]lookup[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]{
 			"id":            byID[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec],

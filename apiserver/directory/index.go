@@ -17,8 +17,6 @@ import (
 
 // Indexes of the informer of groups. Index keys are built by keyOf from a namespace and a value.
 const (
-	// indexMember is by the members in the group itself; membership.Chunks has the index of chunks.
-	indexMember = "scim.member"
 	// indexChunk is by the chunks that a group refers to.
 	indexChunk = "scim.chunk"
 )
@@ -30,11 +28,6 @@ func keyOf(namespace, value string) string { return namespace + "/" + value }
 // addIndexes adds the indexes to the informer of groups.
 func addIndexes(o Options) error {
 	err := o.Groups.AddIndexers(toolscache.Indexers{
-		indexMember: index(func(g *v1alpha1.ScimGroup, add func(string)) {
-			for _, m := range g.Spec.EffectiveMembers() {
-				add(m.Value)
-			}
-		}),
 		indexChunk: index(func(g *v1alpha1.ScimGroup, add func(string)) {
 			for _, reference := range g.Spec.Chunks() {
 				add(reference.Name)
@@ -156,6 +149,16 @@ func emails(u *v1alpha1.ScimUser) []string {
 	values := make([]string, len(u.Spec.Emails))
 	for i := range u.Spec.Emails {
 		values[i] = fold.Case(u.Spec.Emails[i].Value)
+	}
+	return values
+}
+
+// members returns the values of the members in a group itself; membership.Chunks has the index of those in chunks.
+func members(g *v1alpha1.ScimGroup) []string {
+	inPlace := g.Spec.EffectiveMembers()
+	values := make([]string, len(inPlace))
+	for i := range inPlace {
+		values[i] = inPlace[i].Value
 	}
 	return values
 }

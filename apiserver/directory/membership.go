@@ -57,14 +57,15 @@ func (d *Directory) resolveGroup(namespace, id string) (membership.Resolved, boo
 // referrers returns the groups that have a member with an id for which refers returns true, visible or not. A nil refers stands
 // for all members.
 func (d *Directory) referrers(namespace, id string, refers func(*v1alpha1.ScimMember) bool) []*v1alpha1.ScimGroup {
-	groups := d.groups.indexedBy(indexMember, namespace, id)
+	groups := d.groups.indexes[attributeMembers].find(namespace, id)
 	if refers != nil {
 		groups = slices.DeleteFunc(groups, func(g *v1alpha1.ScimGroup) bool {
 			return !slices.ContainsFunc(g.Spec.EffectiveMembers(), func(m v1alpha1.ScimMember) bool { return m.Value == id && refers(&m) })
 		})
 	}
 	for _, name := range d.chunks.Referring(namespace, id, refers) {
-		groups = append(groups, d.groups.indexedBy(indexChunk, namespace, name)...)
+		of := d.groups.indexedBy(indexChunk, namespace, name)
+		groups = append(groups, slices.DeleteFunc(of, func(g *v1alpha1.ScimGroup) bool { return g.Spec.RemovesMember(id) })...)
 	}
 	slices.SortFunc(groups, func(x, y *v1alpha1.ScimGroup) int { return strings.Compare(x.Name, y.Name) })
 	return slices.CompactFunc(groups, func(x, y *v1alpha1.ScimGroup) bool { return x.Name == y.Name })
@@ -207,7 +208,7 @@ func (e chunkExpectation) End() { e.wait.Stop() }
 // types and display names, the groups of a user, and the display name of its manager. Those of a user are a few
 // values, of which a digest is computed for each response. Of members there may be tens of thousands, so their
 // digests are cached for each chunk: a response costs one lookup for each chunk and one for each member in the
-// group itself, and a change of a member only requires the digest of its chunks again.
+// group itself, and a change of a member requires at most the digest of its chunks again.
 //
 // Digests depend only on content, so all replicas return the same version.
 
@@ -276,6 +277,8 @@ func shownMembers(v *view, s *v1alpha1.ScimGroupSpec, _ schema.Document) string 
 	}
 	sum := sha256.New()
 	v.d.writeMembers(sum, v.namespace, inPlace)
+	_, removed := s.Changes()
+	write(sum, removed...)
 	for i := range chunks {
 		if !v.yield() {
 			return ""

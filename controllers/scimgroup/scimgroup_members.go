@@ -56,6 +56,7 @@ func observe(ctx context.Context, s *scope) (*members, *reconciler.Outcome) {
 	if err := found.add(ctx, s.Client, g.Namespace, g.Spec.EffectiveMembers()); err != nil {
 		return nil, scim.Failed(err)
 	}
+	found.skipRemoved(&g.Spec)
 	for _, ref := range g.Spec.Chunks() {
 		chunk, err := chunkOf(ctx, s.Client, g.Namespace, ref.Name)
 		if apierrors.IsNotFound(err) {
@@ -113,6 +114,14 @@ func (f *members) add(ctx context.Context, c *kube.Client, namespace string, lis
 	return nil
 }
 
+// skipRemoved makes add skip the members of chunks that are not members of the group.
+func (f *members) skipRemoved(spec *v1alpha1.ScimGroupSpec) {
+	_, removed := spec.Changes()
+	for _, id := range removed {
+		f.visited[member{typeUser, id}], f.visited[member{typeGroup, id}] = true, true
+	}
+}
+
 func (f *members) addMissing(m member) {
 	if f.missingCount++; f.missingCount <= maxNamed {
 		f.missing = append(f.missing, fmt.Sprintf("%s %q", strings.ToLower(string(m.kind)), m.name))
@@ -141,7 +150,7 @@ func (f *members) report(g *v1alpha1.ScimGroup) {
 // lists. It names the first of them.
 func reportRemoved(g *v1alpha1.ScimGroup) {
 	var names []string
-	removed := len(g.Spec.Members) - len(g.Spec.EffectiveMembers())
+	removed := len(g.Spec.Members) - len(g.Spec.ListedMembers())
 	if removed == 0 {
 		meta.RemoveStatusCondition(&g.Status.Conditions, v1alpha1.ConditionMembersRemoved)
 		return

@@ -1,12 +1,17 @@
 package membership
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
 
-// This file plans the distribution of members over chunks. It writes nothing.
+// This file plans where members are stored: in the group itself or in chunks. It writes nothing.
+//
+// Changes of users are in the group itself, in memberChanges, up to maxChanges of them: a change of one member is one write, and
+// a group of up to maxChanges users has no chunk. When there are more, all of them move into chunks.
 //
 // Chunks are small, so that writing one is cheap whatever the size of the group: 256 members are
 // about 14 KiB. A group refers to at most 1,024 chunks, that is 262,144 members in chunks of 256, so
@@ -28,6 +33,7 @@ const (
 	maxReferences  = 1024 // as in the CRD
 	maxMembers     = maxReferences * maxChunkSize
 	maxRemoved     = 1000 // as in the CRD
+	maxChanges     = 256
 )
 
 // chunkSizeFor returns the chunk size of a group with a number of members.
@@ -82,14 +88,138 @@ type changed struct {
 	// listed are the members in the group itself, and removed those of them that are not members.
 	listed  []v1alpha1.ScimMember
 	removed []string
+	// added are the users that are members besides those of the parts, and dropped the members of the parts that are not members
+	// of the group.
+	added   []string
+	dropped []string
 	parts   []*part
 }
 
 // layout returns the members after the changes. A listed member that is deleted stays listed, because
 // a program may own the list and would add the member again: it is added to the removed ones.
 func (m *Members) layout() changed {
-	listed, removed, restored := m.layoutListed()
-	return changed{listed, removed, m.layoutParts(restored)}
+	var after changed
+	var restored map[string]bool
+	after.listed, after.removed, restored = m.layoutListed()
+	if changes := m.layoutChanges(restored); changes != nil {
+		for value, isMember := range changes {
+			if isMember {
+				after.added = append(after.added, value)
+			} else {
+				after.dropped = append(after.dropped, value)
+			}
+		}
+		slices.Sort(after.added)
+		slices.Sort(after.dropped)
+		if after.parts = m.parts; m.hasOnly(after.dropped) {
+			after.parts, after.dropped = nil, nil
+		}
+		return after
+	}
+	after.parts = m.withChanges().layoutParts(restored)
+	return after
+}
+
+// layoutChanges returns memberChanges after the edits, true for members, if the edits can be written there: they are changes of
+// users, and not too many. Otherwise it returns nil. restored are as in layoutParts.
+func (m *Members) layoutChanges(restored map[string]bool) map[string]bool {
+	edits, ok := m.net()
+	if !ok {
+		return nil
+	}
+	changes := map[string]bool{}
+	for value := range m.added {
+		changes[value] = true
+	}
+	for value, isDropped := range m.dropped {
+		if isDropped {
+			changes[value] = false
+		}
+	}
+	for value, edited := range edits {
+		inChunk := m.inChunk(value)
+		switch {
+		case restored[value]:
+		case edited == nil && inChunk != nil:
+			changes[value] = false
+		case edited == nil, inChunk != nil && TypeOf(edited) == TypeOf(inChunk):
+			delete(changes, value)
+		case inChunk != nil:
+			return nil
+		case m.isInPlace(value):
+		case *edited != v1alpha1.ScimMember{Value: value} || strings.Contains(value, "\n"):
+			return nil
+		default:
+			changes[value] = true
+		}
+	}
+	if len(changes) > maxChanges {
+		return nil
+	}
+	return changes
+}
+
+// hasOnly reports whether the chunks contain no other members than those of a sorted list.
+func (m *Members) hasOnly(values []string) bool {
+	n := 0
+	for _, p := range m.parts {
+		if n += len(p.members); p.missing || n > len(values) {
+			return false
+		}
+	}
+	for _, p := range m.parts {
+		for i := range p.members {
+			if _, ok := slices.BinarySearch(values, p.members[i].Value); !ok {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// net returns the edits that change something, those of Clear included. It returns false if there are more than maxChanges, or
+// if members are unknown that the edits replace.
+func (m *Members) net() (edits map[string]*v1alpha1.ScimMember, ok bool) {
+	isMissing := func(p *part) bool { return p.missing }
+	switch {
+	case (m.cleared || m.discarded) && slices.ContainsFunc(m.parts, isMissing):
+		return nil, false
+	case !m.cleared:
+		return m.edits, len(m.edits) <= maxChanges
+	}
+	edits = maps.Clone(m.edits)
+	for stored := range m.stored() {
+		switch edited := m.edited(stored); {
+		case !m.session.next():
+			return nil, false
+		case edited == stored:
+			delete(edits, stored.Value)
+		default:
+			edits[stored.Value] = edited
+		}
+	}
+	return edits, len(edits) <= maxChanges
+}
+
+// withChanges returns the members with memberChanges as edits.
+func (m *Members) withChanges() *Members {
+	all := *m
+	all.added, all.dropped, all.edits = nil, nil, map[string]*v1alpha1.ScimMember{}
+	if !m.cleared {
+		maps.Copy(all.edits, m.added)
+		for value, isDropped := range m.dropped {
+			if isDropped {
+				all.edits[value] = nil
+			}
+		}
+	}
+	maps.Copy(all.edits, m.edits)
+	return &all
+}
+
+// isInPlace reports whether the group itself lists a member, and it is not removed.
+func (m *Members) isInPlace(value string) bool {
+	return slices.ContainsFunc(m.inPlace, func(x v1alpha1.ScimMember) bool { return x.Value == value })
 }
 
 // layoutListed returns the members in the group itself after the changes, and those of them that are

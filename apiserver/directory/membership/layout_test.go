@@ -84,6 +84,10 @@ func (g *testGroup) change(t testing.TB, change func(schema.Set)) {
 		references = append(references, reference)
 	}
 	g.spec.SetChunks(references)
+	g.spec.SetChanges(after.added, after.dropped)
+	if len(after.added)+len(after.dropped) > maxChanges {
+		t.Errorf("%d added, %d removed in the group itself", len(after.added), len(after.dropped))
+	}
 }
 
 // all returns the sorted values of all stored members, with duplicates.
@@ -94,14 +98,22 @@ func (g *testGroup) all(t testing.TB) []string {
 	for _, m := range g.spec.EffectiveMembers() {
 		values = append(values, m.Value)
 	}
+	_, removed := g.spec.Changes()
+	stored := 0
 	for _, reference := range g.spec.Chunks() {
 		p, cached := session.load(reference)
 		if !cached || len(p.members) != int(reference.Count) || len(p.members) == 0 || len(p.members) > maxChunkSize {
 			t.Errorf("chunk has %d members, its reference says %d", len(p.members), reference.Count)
 		}
 		for i := range p.members {
-			values = append(values, p.members[i].Value)
+			if value := p.members[i].Value; !slices.Contains(removed, value) {
+				values = append(values, value)
+			}
 		}
+		stored += len(p.members)
+	}
+	if inChunks := len(values) - len(g.spec.EffectiveMembers()); inChunks != stored-len(removed) {
+		t.Errorf("%d of %d members of chunks are members, %d are removed", inChunks, stored, len(removed))
 	}
 	if len(g.spec.Chunks()) > maxReferences {
 		t.Errorf("%d chunks", len(g.spec.Chunks()))
@@ -118,6 +130,9 @@ func TestMembersMatchModel(t *testing.T) {
 		for _, value := range scimtest.Sequence("m", 0, random.IntN(8)) { // members in the group itself, as in a manifest
 			g.spec.Members = append(g.spec.Members, v1alpha1.ScimMember{Value: value})
 			model[value] = true
+		}
+		for i := range 40 { // a group is stored in a chunk
+			g.groups[fmt.Sprintf("m%07d", 50*i)] = seed%2 == 0
 		}
 		for range 60 {
 			g.change(t, func(s schema.Set) { randomChanges(t, random, s, model) })
@@ -170,30 +185,50 @@ func randomChanges(t *testing.T, random *rand.Rand, s schema.Set, model map[stri
 	}
 }
 
-// TestChangeWritesFewChunks checks that a change writes only the chunks that it affects.
+// TestChangeWritesFewChunks checks that changes are written to the group itself as long as they are few, and then only the
+// chunks that they affect.
 func TestChangeWritesFewChunks(t *testing.T) {
 	g := newTestGroup(t)
-	cases := []struct {
+	add := func(prefix string, from, to int) func(schema.Set) {
+		return func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence(prefix, from, to)...) }
+	}
+	remove := func(from, to int) func(schema.Set) {
+		return func(s schema.Set) {
+			for _, value := range scimtest.Sequence("m", from, to) {
+				s.Delete(value)
+			}
+		}
+	}
+	replace := func(with func(schema.Set)) func(schema.Set) { return func(s schema.Set) { s.Clear(); with(s) } }
+	for _, c := range []struct {
 		name            string
 		change          func(schema.Set)
-		chunks, members int
-		total           int
+		chunks, members int // that are written
+		changes, total  int
 	}{
-		{"add 50,000", func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence("m", 0, 50_000)...) }, 196, 50_000, 50_000},
-		{"add the same", func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence("m", 0, 50_000)...) }, 0, 0, 50_000},
-		{"replace all with the same", func(s schema.Set) { s.Clear(); scimtest.AddMembers(s, scimtest.Sequence("m", 0, 50_000)...) }, 0, 0, 50_000},
-		{"add one", func(s schema.Set) { scimtest.AddMembers(s, "m0000000x") }, 1, 81, 50_001},
-		{"remove one", func(s schema.Set) { s.Delete("m0000300") }, 1, 255, 50_000},
-		{"remove one and add it again", func(s schema.Set) { s.Delete("m0000301"); scimtest.AddMembers(s, "m0000301") }, 0, 0, 50_000},
-		{"replace one", func(s schema.Set) { s.Delete("m0000301"); scimtest.AddMembers(s, "n") }, 1, 255, 50_000},
-		{"add 1,000", func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence("x", 0, 1000)...) }, 5, 81 + 1000, 51_000},
-		{"keep one chunk", func(s schema.Set) { s.Clear(); scimtest.AddMembers(s, scimtest.Sequence("m", 512, 768)...) }, 0, 0, 256},
-		{"remove all", func(s schema.Set) { s.Clear() }, 0, 0, 0},
-	}
-	for _, c := range cases {
+		{"add 256", add("m", 0, 256), 0, 0, 256, 256},
+		{"add one more", add("m", 256, 257), 2, 257, 0, 257},
+		{"add 50,000", add("m", 0, 50_000), 195, 50_000 - 256, 0, 50_000},
+		{"add the same", add("m", 0, 50_000), 0, 0, 0, 50_000},
+		{"replace all with the same", replace(add("m", 0, 50_000)), 0, 0, 0, 50_000},
+		{"add one", add("x", 0, 1), 0, 0, 1, 50_001},
+		{"remove one", remove(300, 301), 0, 0, 2, 50_000},
+		{"remove one and add it again", func(s schema.Set) { remove(301, 302)(s); add("m", 301, 302)(s) }, 0, 0, 2, 50_000},
+		{"replace one", func(s schema.Set) { remove(302, 303)(s); add("n", 0, 1)(s) }, 0, 0, 4, 50_000},
+		{"replace all with others of a few", replace(add("m", 0, 49_990)), 0, 0, 10, 49_990},
+		{"add those again", add("m", 49_990, 50_000), 0, 0, 0, 50_000},
+		{"remove 256", remove(0, 256), 0, 0, 256, 49_744},
+		{"remove another one", remove(256, 257), 1, 255, 0, 49_743},
+		{"add 1,000", add("x", 0, 1000), 5, 80 + 1000, 0, 50_743},
+		{"keep one chunk", replace(add("m", 512, 768)), 0, 0, 0, 256},
+		{"replace it with others", replace(add("n", 0, 10)), 1, 10, 0, 10},
+		{"remove all", replace(func(schema.Set) {}), 0, 0, 0, 0},
+	} {
 		g.change(t, c.change)
-		if g.chunks != c.chunks || g.members != c.members || len(g.all(t)) != c.total {
-			t.Errorf("%s: wrote %d chunks with %d members, and has %d; want %d with %d, and %d", c.name, g.chunks, g.members, len(g.all(t)), c.chunks, c.members, c.total)
+		added, removed := g.spec.Changes()
+		if changes := len(added) + len(removed); g.chunks != c.chunks || g.members != c.members || changes != c.changes || len(g.all(t)) != c.total {
+			t.Errorf("%s: wrote %d chunks with %d members and %d changes, and has %d; want %d with %d, %d, and %d",
+				c.name, g.chunks, g.members, changes, len(g.all(t)), c.chunks, c.members, c.changes, c.total)
 		}
 	}
 }
@@ -276,8 +311,13 @@ func TestChunksOfEarlierVersions(t *testing.T) {
 		})
 	}
 	g.spec.MemberChunkList, g.spec.MemberChunks = "", old
-	g.change(t, func(s schema.Set) { s.Delete("m0000000") })
-	if len(g.all(t)) != 3*chunkSize-1 || g.chunks != 1 || len(g.spec.MemberChunks) != 0 || len(g.spec.Chunks()) != 3 {
+	removed := scimtest.Sequence("m", 0, chunkSize+1)
+	g.change(t, func(s schema.Set) {
+		for _, value := range removed {
+			s.Delete(value)
+		}
+	})
+	if len(g.all(t)) != 3*chunkSize-len(removed) || g.chunks != 1 || len(g.spec.MemberChunks) != 0 || len(g.spec.Chunks()) != 2 {
 		t.Errorf("%d members, %d chunks written, %d old references, %d references", len(g.all(t)), g.chunks, len(g.spec.MemberChunks), len(g.spec.Chunks()))
 	}
 	if name, err := ChunkName(g.partsOf(t)[1].members); err != nil || name != g.spec.Chunks()[1].Name {

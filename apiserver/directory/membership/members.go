@@ -13,10 +13,10 @@ import (
 )
 
 // Members is the attribute members of a group as a schema.Set: the members in the group itself (in
-// place) and those in its chunks. Chunks are immutable and indexed by member in the cache, so a lookup
-// costs the same in a group of any size.
+// place, and those that its memberChanges add) and those in its chunks, without those that its memberChanges
+// remove. Chunks are immutable and indexed by member in the cache, so a lookup costs the same in a group of any size.
 //
-// Changes are recorded separately from the stored members; Session.Save rewrites the affected chunks.
+// Edits are recorded separately from the stored members; Session.Save writes them to memberChanges or to the affected chunks.
 type Members struct {
 	session *Session
 	// listed are the members in the group itself, and removed those of them that a SCIM client has removed.
@@ -24,6 +24,9 @@ type Members struct {
 	removed []string
 	// inPlace are listed without removed.
 	inPlace []v1alpha1.ScimMember
+	// added are the users that memberChanges adds to those in parts, and dropped the members of parts that it removes.
+	added   map[string]*v1alpha1.ScimMember
+	dropped map[string]bool
 	parts   []*part
 	// byName are the parts by chunk name.
 	byName map[string]*part
@@ -52,9 +55,10 @@ var (
 func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
 	references := spec.Chunks()
 	m := &Members{
-		session: s, listed: spec.Members, removed: spec.RemovedMembers, inPlace: spec.EffectiveMembers(), edits: map[string]*v1alpha1.ScimMember{},
+		session: s, listed: spec.Members, removed: spec.RemovedMembers, inPlace: spec.ListedMembers(), edits: map[string]*v1alpha1.ScimMember{},
 		parts: make([]*part, 0, len(references)), byName: make(map[string]*part, len(references)),
 	}
+	m.setChanges(spec.Changes())
 	for _, reference := range references {
 		if m.byName[reference.Name] != nil {
 			continue // a manifest may repeat a reference
@@ -67,6 +71,19 @@ func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
 		}
 	}
 	return m
+}
+
+// setChanges sets the changes of the members of chunks.
+func (m *Members) setChanges(added, removed []string) {
+	m.added, m.dropped = make(map[string]*v1alpha1.ScimMember, len(added)), make(map[string]bool, len(removed))
+	users := make([]v1alpha1.ScimMember, len(added))
+	for i, value := range added {
+		users[i].Value = value
+		m.added[value] = &users[i]
+	}
+	for _, value := range removed {
+		m.dropped[value] = m.added[value] == nil
+	}
 }
 
 // maxLogged is the number of members up to which the audit log lists the changed members. For larger
@@ -123,6 +140,17 @@ func (m *Members) Stored(value string) *v1alpha1.ScimMember {
 	if i := slices.IndexFunc(m.inPlace, func(x v1alpha1.ScimMember) bool { return x.Value == value }); i >= 0 {
 		return &m.inPlace[i]
 	}
+	if added := m.added[value]; added != nil {
+		return added
+	}
+	if m.dropped[value] {
+		return nil
+	}
+	return m.inChunk(value)
+}
+
+// inChunk returns a member of a chunk, dropped or not; nil if there is none.
+func (m *Members) inChunk(value string) *v1alpha1.ScimMember {
 	for _, p := range m.partsWith(value) {
 		if found := p.find(value); found != nil {
 			return found
@@ -169,8 +197,19 @@ func (m *Members) Len() int {
 	for _, p := range m.parts {
 		m.count += len(p.members)
 	}
+	inChunk := func(value string) bool { return len(m.parts) > 0 && len(m.partsWith(value)) > 0 }
+	for value, isDropped := range m.dropped {
+		if isDropped && inChunk(value) {
+			m.count--
+		}
+	}
+	for value := range m.added {
+		if !inChunk(value) {
+			m.count++
+		}
+	}
 	for i := range m.inPlace {
-		if len(m.parts) == 0 || len(m.partsWith(m.inPlace[i].Value)) == 0 {
+		if value := m.inPlace[i].Value; m.added[value] == nil && (m.dropped[value] || !inChunk(value)) {
 			m.count++
 		}
 	}
@@ -218,37 +257,51 @@ func (m *Members) AllReferences() iter.Seq[schema.ReferenceValue] {
 // References iterates over all members, visible or not, each once.
 func (m *Members) References() iter.Seq[*v1alpha1.ScimMember] {
 	return func(yield func(*v1alpha1.ScimMember) bool) {
-		added := map[string]bool{}
+		put := map[string]bool{}
 		for value, edited := range m.edits {
 			if edited != nil {
-				added[value] = true
+				put[value] = true
 			}
 		}
-		yieldCurrent := func(stored *v1alpha1.ScimMember) bool {
+		for stored := range m.stored() {
 			current := stored
 			if edited, ok := m.edits[stored.Value]; ok || m.cleared {
 				current = edited
-				delete(added, stored.Value)
+				delete(put, stored.Value)
 			}
-			return current == nil || yield(current)
-		}
-		inPlace := make(map[string]bool, len(m.inPlace))
-		for i := range m.inPlace {
-			inPlace[m.inPlace[i].Value] = true
-			if !yieldCurrent(&m.inPlace[i]) {
+			if current != nil && !yield(current) {
 				return
 			}
+		}
+		for _, value := range slices.Sorted(maps.Keys(put)) {
+			if !yield(m.edits[value]) {
+				return
+			}
+		}
+	}
+}
+
+// stored iterates over the stored members, without the edits, each once.
+func (m *Members) stored() iter.Seq[*v1alpha1.ScimMember] {
+	return func(yield func(*v1alpha1.ScimMember) bool) {
+		other := maps.Clone(m.dropped) // not members, or not because of a chunk
+		for i := range m.inPlace {
+			other[m.inPlace[i].Value] = true
+			if !yield(&m.inPlace[i]) {
+				return
+			}
+		}
+		for _, value := range slices.Sorted(maps.Keys(m.added)) {
+			if !other[value] && !yield(m.added[value]) {
+				return
+			}
+			other[value] = true
 		}
 		for _, p := range m.parts {
 			for i := range p.members {
-				if x := &p.members[i]; !inPlace[x.Value] && !yieldCurrent(x) {
+				if x := &p.members[i]; !other[x.Value] && !yield(x) {
 					return
 				}
-			}
-		}
-		for _, value := range slices.Sorted(maps.Keys(added)) {
-			if !yield(m.edits[value]) {
-				return
 			}
 		}
 	}

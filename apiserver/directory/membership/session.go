@@ -1,8 +1,8 @@
-// Package membership stores the members of SCIM groups: a few in the ScimGroup itself, as written in
-// a manifest, and all others in immutable ScimMemberChunks that the group refers to.
+// Package membership stores the members of SCIM groups: those that a manifest lists and the last changes in the ScimGroup
+// itself, and all others in immutable ScimMemberChunks that the group refers to.
 //
-// Members is the attribute members of one group. A change of it goes through layout, which plans the
-// chunks (pure), and Session.Save, which writes the new chunks before the group refers to them. Its
+// Members is the attribute members of one group. A change of it goes through layout, which plans where they are
+// stored (pure), and Session.Save, which writes the new chunks before the group refers to them. Its
 // cost does not grow with the size of the group.
 package membership
 
@@ -208,5 +208,6 @@ func (s *Session) save(spec *v1alpha1.ScimGroupSpec, m *Members, end func()) (ch
 	if !slices.Equal(references, spec.Chunks()) {
 		spec.SetChunks(references)
 	}
+	spec.SetChanges(after.added, after.dropped)
 	return m.changes(), nil
 }
