@@ -80,9 +80,9 @@ type ScimGroupSpec struct {
 	// +kubebuilder:validation:MaxLength=262144
 	// +optional
 	MemberChunkList string `json:"memberChunkList,omitempty"`
-	// memberChanges are the users that differ from those in the chunks, a line each: "+" and the id of one that is a member, "-" and
-	// the id of one that is not. They are part of the group, so that a change of a few members is one write. It is written over SCIM
-	// only: manifests must not contain it.
+	// memberChanges are the last changes of the members, a line each: "+" and the id of a user that is a member besides those in
+	// chunks, "-" and the id of one in a chunk that is not a member. A change of one member only writes the group.
+	// It is written over SCIM only: manifests must not contain it.
 	// +kubebuilder:validation:MaxLength=131072
 	// +optional
 	MemberChanges string `json:"memberChanges,omitempty"`
@@ -275,8 +275,9 @@ func (s *ScimGroupSpec) SetChanges(added, removed []string) {
 
 // RemovesMember reports whether memberChanges removes a member of a chunk.
 func (s *ScimGroupSpec) RemovesMember(id string) bool {
-	line := removedPrefix + id + "\n"
-	return !strings.Contains(id, "\n") && (strings.HasPrefix(s.MemberChanges, line) || strings.Contains(s.MemberChanges, "\n"+line))
+	line := removedPrefix + id
+	return strings.Contains(s.MemberChanges, line) && // fast, and false for nearly all ids
+		slices.Contains(strings.Split(s.MemberChanges, "\n"), line)
 }
 
 // LostRemovedMembers returns the members that a SCIM client has removed, and that a replacement of the object by one without

@@ -43,20 +43,22 @@ import (
 // FieldManager is the field manager of this controller's writes.
 const FieldManager = "quoin-scimgroup"
 
+// Changes of a group are batched: clients add members one at a time. Each reconciliation reads all members, and its status
+// makes the write of a client that has read the group before conflict.
 const (
-	// largeGroup is the number of members from which on changes are batched: clients add members one at a
-	// time, and each reconciliation reads all of them.
-	largeGroup = 1000
 	// batchInterval is the interval between two reconciliations of a large group, and the delay between
 	// the creation or deletion of a member and the reconciliation of its groups.
 	batchInterval = 5 * time.Second
+	// smallInterval is the interval between two reconciliations of a group with less than largeGroup members.
+	smallInterval = time.Second
+	largeGroup    = 1000
 )
 
 type scope = reconciler.Scope[*v1alpha1.ScimGroup]
 
 type groupReconciler struct {
 	mu sync.Mutex
-	// counted is the time when the members of a large group were last counted.
+	// counted is the time when the members of a group were last counted.
 	counted map[client.ObjectKey]time.Time
 }
 
@@ -77,6 +79,7 @@ func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome
 	if lost := g.LostRemovedMembers(); len(lost) > 0 {
 		return *scim.Restore(ctx, s, func(g *v1alpha1.ScimGroup) { g.Spec.RemovedMembers = lost })
 	}
+	stored := g.Status.RemovedMembers
 	g.Status.RemovedMembers = nil
 	if v1alpha1.HasSCIMWrite(g) {
 		g.Status.RemovedMembers = slices.Clone(g.Spec.RemovedMembers)
@@ -84,7 +87,7 @@ func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome
 	g.Status.LastModified = new(metav1.NewTime(lastmodified.Of(g)))
 	reportRemoved(g)
 	undeclared, o := scim.Admit(ctx, s, claims.GroupName, "Group", g.Spec.Extensions)
-	if o == nil {
+	if o == nil && slices.Equal(g.Status.RemovedMembers, stored) { // removed members are stored at once, so that a replacement does not undo their removal
 		o = r.throttle(s)
 	}
 	if o != nil {
@@ -103,6 +106,7 @@ func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome
 		return reconciler.Failed(err)
 	}
 	found.report(g)
+	r.setCounted(s)
 	done := reconciler.Done("The group is in effect")
 	for _, note := range []string{undeclared, cycle, roles} {
 		if note != "" {
@@ -112,22 +116,31 @@ func (r *groupReconciler) work(ctx context.Context, s *scope) reconciler.Outcome
 	return done
 }
 
-// throttle requeues a large group whose members were counted recently. Until then the
+// throttle requeues a group whose members were counted recently. Until then the
 // observedGeneration shows that the status is outdated.
 func (r *groupReconciler) throttle(s *scope) *reconciler.Outcome {
 	g := s.Object
-	if g.Spec.Size() < largeGroup || g.Status.ObservedGeneration == g.Generation {
-		return nil // small, or triggered by a delayed watch
+	if g.Status.ObservedGeneration == g.Generation {
+		return nil // triggered by a delayed watch
+	}
+	interval := smallInterval
+	if g.Spec.Size() >= largeGroup {
+		interval = batchInterval
 	}
 	key, now := client.ObjectKeyFromObject(g), s.Clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rest := r.counted[key].Add(batchInterval).Sub(now); rest > 0 {
+	if rest := r.counted[key].Add(interval).Sub(now); rest > 0 {
 		o := reconciler.Progressing(v1alpha1.ReasonProgressing, "The members are being counted").Transient().RequeueIn(rest)
 		return &o
 	}
-	r.counted[key] = now
 	return nil
+}
+
+func (r *groupReconciler) setCounted(s *scope) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counted[client.ObjectKeyFromObject(s.Object)] = s.Clock.Now()
 }
 
 func (r *groupReconciler) forget(key client.ObjectKey) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/apitest"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/lastmodified"
 )
 
 // fixture is a reconciler with its own namespace and account.
@@ -151,8 +153,10 @@ func (f *fixture) reconcile(name string) (*v1alpha1.ScimGroup, ctrl.Result, erro
 	return g, result, err
 }
 
+// mustReconcile reconciles a group after the interval between two reconciliations.
 func (f *fixture) mustReconcile(name string) *v1alpha1.ScimGroup {
 	f.Helper()
+	f.clock.Step(smallInterval)
 	g, _, err := f.reconcile(name)
 	f.must(err)
 	return g
@@ -202,6 +206,28 @@ func TestMembers(t *testing.T) {
 	f.wantCondition(g, "MembersFound", "True", "MembersFound", "All members exist")
 	if g.Status.MemberCount != 3 || g.Status.LastModified == nil {
 		t.Errorf("%d members, modified at %s", g.Status.MemberCount, g.Status.LastModified)
+	}
+	f.wantNoWrites("staff")
+}
+
+// TestMemberChanges checks that the users in memberChanges are members, and that the members of chunks that it removes are not.
+func TestMemberChanges(t *testing.T) {
+	f := newFixture(t)
+	for _, name := range []string{"ann", "bob", "eve", "joe"} {
+		f.user(name)
+	}
+	f.group("loop", "Staff")
+	f.chunk("c1", "ann", "bob", "joe", "Loop")
+	g := f.group("staff", "joe")
+	g.Spec.SetChanges([]string{"ann", "eve", "nobody"}, []string{"bob", "joe", "loop"})
+	f.setChunks(g, 4, "c1")
+	g = f.mustReconcile("staff")
+	f.wantCondition(g, "MembersFound", "False", "MemberNotFound", `user "nobody"`)
+	if c := meta.FindStatusCondition(g.Status.Conditions, "Ready"); g.Status.MemberCount != 3 || c.Message != "The group is in effect" {
+		t.Errorf("%d members, want ann, eve and joe: %s", g.Status.MemberCount, c.Message)
+	}
+	if c := meta.FindStatusCondition(f.mustReconcile("loop").Status.Conditions, "Ready"); c.Message != "The group is in effect" {
+		t.Errorf("the group is not a member of staff: %s", c.Message)
 	}
 	f.wantNoWrites("staff")
 }
@@ -324,37 +350,50 @@ func TestCycles(t *testing.T) {
 	}
 }
 
-// TestLargeGroupsAreThrottled checks that the first change of a large group is reconciled immediately, and
-// following changes in a batch.
-func TestLargeGroupsAreThrottled(t *testing.T) {
-	f := newFixture(t)
-	f.user("ann")
-	f.chunk("c1", "ann")
-	g := f.group("staff")
-	f.setChunks(g, largeGroup, "c1")
-	g = f.mustReconcile("staff")
-	f.wantCondition(g, "Ready", "True", "Succeeded", "")
-	for i := range 5 {
-		g.Spec.ExternalID = fmt.Sprint(i)
-		f.must(f.api.Update(t.Context(), g))
-		f.clock.Step(100 * time.Millisecond)
-		f.calls = nil
-		var result ctrl.Result
-		var err error
-		g, result, err = f.reconcile("staff")
-		f.must(err)
-		if g.Status.ObservedGeneration == g.Generation || result.RequeueAfter <= 0 || result.RequeueAfter > batchInterval {
-			t.Errorf("observedGeneration %d of %d, requeued after %s", g.Status.ObservedGeneration, g.Generation, result.RequeueAfter)
-		}
-		for _, call := range f.calls {
-			if call == "get ScimMemberChunk" || strings.HasPrefix(call, "patch") {
-				t.Errorf("%s", call)
+// TestChangesAreBatched checks that the first change of a group is reconciled immediately, and following changes in a batch, so
+// that a client that adds members one at a time does not conflict with the status each time.
+func TestChangesAreBatched(t *testing.T) {
+	for name, c := range map[string]struct {
+		members  int32
+		interval time.Duration
+	}{"small": {largeGroup - 1, smallInterval}, "large": {largeGroup, batchInterval}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.user("ann")
+			f.chunk("c1", "ann")
+			g := f.group("staff")
+			f.setChunks(g, c.members, "c1")
+			g = f.mustReconcile("staff")
+			f.wantCondition(g, "Ready", "True", "Succeeded", "")
+			for i := range 5 {
+				g.Spec.ExternalID = fmt.Sprint(i)
+				f.must(f.api.Update(t.Context(), g))
+				f.clock.Step(100 * time.Millisecond)
+				f.calls = nil
+				var result ctrl.Result
+				var err error
+				g, result, err = f.reconcile("staff")
+				f.must(err)
+				if g.Status.ObservedGeneration == g.Generation || result.RequeueAfter <= 0 || result.RequeueAfter > c.interval {
+					t.Errorf("observedGeneration %d of %d, requeued after %s", g.Status.ObservedGeneration, g.Generation, result.RequeueAfter)
+				}
+				for _, call := range f.calls {
+					if call == "get ScimMemberChunk" || strings.HasPrefix(call, "patch") {
+						t.Errorf("%s", call)
+					}
+				}
 			}
-		}
+			g.Spec.RemovedMembers = []string{"ann"} // which is stored in the status at once
+			lastmodified.Stamp(g, f.clock.Now())
+			f.must(f.api.Update(t.Context(), g))
+			if g, _, err := f.reconcile("staff"); err != nil || !slices.Equal(g.Status.RemovedMembers, g.Spec.RemovedMembers) {
+				t.Errorf("status has %q: %v", g.Status.RemovedMembers, err)
+			}
+			f.clock.Step(c.interval)
+			f.wantCondition(f.mustReconcile("staff"), "Ready", "True", "Succeeded", "")
+			f.wantNoWrites("staff")
+		})
 	}
-	f.clock.Step(batchInterval)
-	f.wantCondition(f.mustReconcile("staff"), "Ready", "True", "Succeeded", "")
-	f.wantNoWrites("staff")
 }
 
 // TestFailures checks that a reconciliation recovers from the failure of any call.

@@ -16,6 +16,9 @@ members:
 removedMembers: [ada]
 memberChunkList: |
   whole-1 2
+memberChanges: |
+  +eve
+  -joe
 memberChunks:
 - name: whole-0
   count: 2

@@ -345,6 +345,26 @@ func TestChunkContent(t *testing.T) {
 	}
 }
 
+// TestMemberChanges checks that memberChanges is read as it was written, and that lines of other forms are ignored.
+func TestMemberChanges(t *testing.T) {
+	spec := &v1alpha1.ScimGroupSpec{}
+	added, removed := []string{"+a", "b c"}, []string{"-d", "é"}
+	spec.SetChanges(added, removed)
+	gotAdded, gotRemoved := spec.Changes()
+	if !slices.Equal(gotAdded, added) || !slices.Equal(gotRemoved, removed) || spec.MemberChanges != "++a\n+b c\n--d\n-é\n" {
+		t.Errorf("stored as %q: %q, %q", spec.MemberChanges, gotAdded, gotRemoved)
+	}
+	for id, want := range map[string]bool{"-d": true, "é": true, "d": false, "+a": false, "a": false, "": false, "-d\n--é": false} {
+		if spec.RemovesMember(id) != want {
+			t.Errorf("RemovesMember(%q) is %v", id, !want)
+		}
+	}
+	spec.MemberChanges = "x\n\n+\n-\n -y\n+z\n-w"
+	if gotAdded, gotRemoved = spec.Changes(); !slices.Equal(gotAdded, []string{"z"}) || !slices.Equal(gotRemoved, []string{"w"}) || !spec.RemovesMember("w") || spec.RemovesMember("y") {
+		t.Errorf("read as %q, %q", gotAdded, gotRemoved)
+	}
+}
+
 // TestInvalidElements checks that Save rejects members without a value or with an unknown type.
 func TestInvalidElements(t *testing.T) {
 	for _, element := range []map[string]any{{}, {"value": ""}, {"value": "x", "type": "Robot"}} {

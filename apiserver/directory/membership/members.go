@@ -39,9 +39,10 @@ type Members struct {
 	cleared bool
 	// discarded means that references to missing chunks are deleted.
 	discarded bool
-	// count is the number of members, if counted is set.
-	count   int
-	counted bool
+	// storedCount is the number of stored members, if counted is set, and editedCount by how much the edits change it.
+	storedCount int
+	counted     bool
+	editedCount int
 	// err is the error of the first invalid element that was put.
 	err error
 }
@@ -190,30 +191,35 @@ func (m *Members) element(x *v1alpha1.ScimMember) map[string]any {
 
 // Len implements schema.Set. It counts all members, visible or not.
 func (m *Members) Len() int {
-	if m.counted {
-		return m.count
+	if !m.counted {
+		m.counted, m.storedCount = true, m.storedLen()
 	}
-	m.counted = true
+	return m.storedCount + m.editedCount
+}
+
+// storedLen counts the stored members.
+func (m *Members) storedLen() int {
+	count := 0
 	for _, p := range m.parts {
-		m.count += len(p.members)
+		count += len(p.members)
 	}
 	inChunk := func(value string) bool { return len(m.parts) > 0 && len(m.partsWith(value)) > 0 }
 	for value, isDropped := range m.dropped {
 		if isDropped && inChunk(value) {
-			m.count--
+			count--
 		}
 	}
 	for value := range m.added {
 		if !inChunk(value) {
-			m.count++
+			count++
 		}
 	}
 	for i := range m.inPlace {
 		if value := m.inPlace[i].Value; m.added[value] == nil && (m.dropped[value] || !inChunk(value)) {
-			m.count++
+			count++
 		}
 	}
-	return m.count
+	return count
 }
 
 // Get implements schema.Set.
@@ -383,12 +389,11 @@ func (m *Members) fail(format string, args ...any) {
 
 // set records the change of a member from old to changed; nil for none.
 func (m *Members) set(value string, old, changed *v1alpha1.ScimMember) {
-	m.Len() // counts before the change
 	switch {
 	case old == nil && changed != nil:
-		m.count++
+		m.editedCount++
 	case old != nil && changed == nil:
-		m.count--
+		m.editedCount--
 	}
 	m.edits[value] = changed
 }
@@ -406,7 +411,7 @@ func (m *Members) Delete(value string) bool {
 // Clear implements schema.Set.
 func (m *Members) Clear() {
 	m.cleared, m.edits = true, map[string]*v1alpha1.ScimMember{}
-	m.count, m.counted = 0, true
+	m.storedCount, m.editedCount, m.counted = 0, 0, true
 }
 
 // DiscardUnreadable implements schema.Incomplete: the members of a missing chunk are unknown.
