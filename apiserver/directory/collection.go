@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -151,11 +153,31 @@ func (c *collection[T, S]) visible(namespace, id string) T {
 // live returns the object of a resource from the API server, or a 404 error. It does not send a request
 // for an id that is not a valid object name.
 func (c *collection[T, S]) live(ctx context.Context, namespace, id string) (T, error) {
+	return c.read(ctx, namespace, id)
+}
+
+// recent is like live, but a cached object is read from the cache of the API server, which costs less than half of a read of
+// etcd. The object is not older than the cached one, nor than a write of this process. Nor is it older than a write of another
+// replica that has returned, since replicas wait for the events of their writes: with several API servers, which have a cache
+// each, it may be, for as long as an event takes.
+func (c *collection[T, S]) recent(ctx context.Context, namespace, id string) (T, error) {
+	cached := c.visible(namespace, id)
+	if isNil(cached) || c.d.kube.Tracker().Behind(c.id(namespace, id), cached.GetResourceVersion()) {
+		return c.live(ctx, namespace, id)
+	}
+	o, err := c.read(ctx, namespace, id, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: cached.GetResourceVersion()}})
+	if apierrors.IsTimeout(err) { // the cache of the API server is behind
+		return c.live(ctx, namespace, id)
+	}
+	return o, err
+}
+
+func (c *collection[T, S]) read(ctx context.Context, namespace, id string, options ...client.GetOption) (T, error) {
 	o := c.unique.New()
 	if !isName(id) {
 		return o, scimerror.NotFound(c.name, id)
 	}
-	err := c.d.kube.Live().Get(ctx, client.ObjectKey{Namespace: namespace, Name: id}, o)
+	err := c.d.kube.Live().Get(ctx, client.ObjectKey{Namespace: namespace, Name: id}, o, options...)
 	if client.IgnoreNotFound(err) != nil {
 		return o, err
 	}

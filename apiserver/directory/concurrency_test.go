@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -413,4 +414,46 @@ func TestDeletionRemovesReferencesOfItsKind(t *testing.T) {
 	if got := r.storedMembers(r.Tenant, "of-user"); !slices.Equal(got, []string{"both"}) {
 		t.Errorf("members of the user's group: %v", got)
 	}
+}
+
+// TestLookupsByName checks the reads of a lookup of a user by name: of the API server's cache, at the version of the cached object
+// or later; of etcd if that cache is behind; and of the claim if the name is that of another user now, or of none.
+func TestLookupsByName(t *testing.T) {
+	r := newFixture(t)
+	ann := r.user("ann").ID
+	var reads []string
+	behind := false
+	replica := r.replica(interceptor.NewClient(r.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			options := (&client.GetOptions{}).ApplyOptions(opts)
+			read := fmt.Sprintf("%T", o)[len("*v1alpha1."):]
+			if options.Raw != nil && options.Raw.ResourceVersion == r.d.users.visible(r.namespace, key.Name).GetResourceVersion() {
+				read += " at its version"
+				if behind {
+					reads = append(reads, read)
+					return apierrors.NewTimeoutError("Too large resource version", 1)
+				}
+			}
+			reads = append(reads, read)
+			return c.Get(ctx, key, o, opts...)
+		},
+	})).Of(r.account)
+	lookUp := func(name string, want []string, wantReads ...string) {
+		t.Helper()
+		reads = nil
+		if got := r.find(replica, replica.user, `userName eq "`+name+`"`); !slices.Equal(got, want) || !slices.Equal(reads, wantReads) {
+			t.Errorf("%s: found %v with reads of %q; want %v, %q", name, got, reads, want, wantReads)
+		}
+	}
+	lookUp("ANN", []string{ann}, "ScimUser at its version")
+	behind = true
+	lookUp("ann", []string{ann}, "ScimUser at its version", "ScimUser")
+	behind = false
+	lookUp("bob", []string{}, "Claim")
+	_, err := r.ReplaceResource(t.Context(), r.Tenant.user, ann, func(*schema.Resource) (schema.Document, error) {
+		return schema.Document{"userName": "bob"}, nil
+	})
+	r.must(err)
+	lookUp("bob", []string{ann}, "ScimUser at its version")
+	lookUp("ann", []string{}, "Claim")
 }

@@ -179,9 +179,9 @@ func one[T v1alpha1.Object](o T, err error) ([]T, error) {
 	return []T{o}, nil
 }
 
-// byUnique looks up the resource with a unique value in the API server. If the cache has one candidate,
-// and it still has the value, this costs one read. Otherwise the claim on the value names the object:
-// the cache may be stale, or contain several candidates if some were created with kubectl.
+// byUnique looks up the resource with a unique value. If the cache has one candidate, and it still has the value, this costs one
+// read of the cache of the API server. Otherwise the claim on the value names the object: the cache may be stale, or contain
+// several candidates if some were created with kubectl.
 func byUnique[T v1alpha1.Object, S any](c *collection[T, S], v *view, value string) ([]T, error) {
 	var cached []string
 	for _, o := range c.byUniqueValue.Find(v.namespace, value) {
@@ -190,7 +190,7 @@ func byUnique[T v1alpha1.Object, S any](c *collection[T, S], v *view, value stri
 		}
 	}
 	if len(cached) == 1 {
-		if found, err := c.withUnique(v, cached, value); err != nil || len(found) > 0 {
+		if found, err := c.withUnique(v, c.recent, cached, value); err != nil || len(found) > 0 {
 			return found, err
 		}
 		cached = nil
@@ -200,18 +200,18 @@ func byUnique[T v1alpha1.Object, S any](c *collection[T, S], v *view, value stri
 		return nil, err
 	}
 	if holder != "" {
-		if found, err := c.withUnique(v, []string{holder}, value); err != nil || len(found) > 0 {
+		if found, err := c.withUnique(v, c.live, []string{holder}, value); err != nil || len(found) > 0 {
 			return found, err
 		}
 	}
-	return c.withUnique(v, cached, value)
+	return c.withUnique(v, c.live, cached, value)
 }
 
-// withUnique reads objects from the API server and returns those that have a unique value.
-func (c *collection[T, S]) withUnique(v *view, names []string, value string) ([]T, error) {
+// withUnique reads objects and returns those that have a unique value.
+func (c *collection[T, S]) withUnique(v *view, read func(ctx context.Context, namespace, id string) (T, error), names []string, value string) ([]T, error) {
 	var found []T
 	for _, name := range names {
-		o, err := c.live(v.ctx, v.namespace, name)
+		o, err := read(v.ctx, v.namespace, name)
 		switch {
 		case isNotFound(err):
 		case err != nil:

@@ -48,7 +48,7 @@ func main() {
 	flag.IntVar(&o.callers, "callers", 16, "`number` of concurrent callers that create")
 	flag.IntVar(&o.lookups, "lookups", 2000, "`number` of lookups of each kind")
 	flag.IntVar(&o.pages, "pages", 300, "`number` of pages of each kind")
-	flag.IntVar(&o.patches, "patches", 200, "`number` of members added to, and removed from, each group")
+	flag.IntVar(&o.patches, "patches", 1000, "`number` of members added to, and removed from, each group")
 	flag.IntVar(&o.sync, "sync", 2000, "`number` of users that are matched and created like Entra ID does")
 	flag.IntVar(&o.syncWorkers, "sync-workers", 4, "`number` of concurrent workers that match and create")
 	flag.BoolVar(&o.peer, "peer", true, "also measure the npm peer, if node is installed")

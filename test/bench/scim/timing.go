@@ -8,14 +8,13 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/measure"
 )
 
-// alternate sends n requests of each kind, one at a time, alternating between blocks of each kind, so that other load on
-// the machine affects all of them.
+// alternate sends n requests of each kind, one at a time, in a random order: other load on the machine affects all kinds, and
+// each kind follows each other one equally often, so that none of them more often finds a server that was idle.
 func alternate(ctx context.Context, n int, kinds ...measure.Timed) ([]measure.Times, error) {
-	const block = 20
 	all := make([]measure.Times, len(kinds))
-	for done := 0; done < n; done += block {
-		for k, request := range kinds {
-			m, err := measure.Spread(ctx, min(block, n-done), 1, func(ctx context.Context, i int) (time.Duration, error) { return request(ctx, done+i) })
+	for i := range n {
+		for _, k := range random.Perm(len(kinds)) {
+			m, err := measure.Spread(ctx, 1, 1, func(ctx context.Context, _ int) (time.Duration, error) { return kinds[k](ctx, i) })
 			if err != nil {
 				return nil, err
 			}
