@@ -188,14 +188,16 @@ func (m *Members) net() (edits map[string]*v1alpha1.ScimMember, ok bool) {
 		return m.edits, len(m.edits) <= maxChanges
 	}
 	edits = maps.Clone(m.edits)
+	changed := 0
 	for stored := range m.stored() {
 		switch edited := m.edited(stored); {
-		case !m.session.next():
+		case !m.session.next() || changed > maxChanges:
 			return nil, false
 		case edited == stored:
 			delete(edits, stored.Value)
 		default:
 			edits[stored.Value] = edited
+			changed++
 		}
 	}
 	return edits, len(edits) <= maxChanges
