@@ -133,7 +133,7 @@ var scenarios = []*scenario{
 			change(w, w.deployment("analytics"), func(d *v1alpha1.Deployment) { d.Spec.OnDemand = nil })
 		},
 	}},
-	{name: "users and groups come, are renamed and go", quietPasses: 2, acts: []func(w *world){
+	{name: "users and groups come, are renamed and go", quietPasses: 3, acts: []func(w *world){
 		func(w *world) {
 			w.create(w.account())
 			w.create(w.user("ada", "ada@example.com"))
