@@ -157,12 +157,11 @@ func (c *collection[T, S]) live(ctx context.Context, namespace, id string) (T, e
 }
 
 // recent is like live, but a cached object is read from the cache of the API server, which costs less than half of a read of
-// etcd. The object is not older than the cached one, nor than a write of this process. Nor is it older than a write of another
-// replica that has returned, since replicas wait for the events of their writes: with several API servers, which have a cache
-// each, it may be, for as long as an event takes.
+// etcd. The object is not older than the cached one. Nor is it older than a write of any replica that has returned, since writes
+// wait for their events: with several API servers, which have a cache each, it may be, for as long as an event takes.
 func (c *collection[T, S]) recent(ctx context.Context, namespace, id string) (T, error) {
 	cached := c.visible(namespace, id)
-	if isNil(cached) || c.d.kube.Tracker().Behind(c.id(namespace, id), cached.GetResourceVersion()) {
+	if isNil(cached) {
 		return c.live(ctx, namespace, id)
 	}
 	o, err := c.read(ctx, namespace, id, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: cached.GetResourceVersion()}})

@@ -2,6 +2,7 @@ package directory
 
 import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/recording"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/claims"
@@ -50,8 +51,9 @@ func groupKind() kind[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec] {
 
 		ownersCached: true,
 		indexed: map[string]func(*v1alpha1.ScimGroup) []string{
-			"externalId":     textValue(func(g *v1alpha1.ScimGroup) string { return g.Spec.ExternalID }),
-			attributeMembers: members,
+			"externalId": textValue(func(g *v1alpha1.ScimGroup) string { return g.Spec.ExternalID }),
+			// Those in the group itself; membership.Chunks has the index of those in chunks.
+			attributeMembers: func(g *v1alpha1.ScimGroup) []string { return membership.Values(g.Spec.EffectiveMembers()) },
 		},
 		lookups: map[string]lookup[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]{
 			"id":            byID[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec],

@@ -153,16 +153,6 @@ func emails(u *v1alpha1.ScimUser) []string {
 	return values
 }
 
-// members returns the values of the members in a group itself; membership.Chunks has the index of those in chunks.
-func members(g *v1alpha1.ScimGroup) []string {
-	inPlace := g.Spec.EffectiveMembers()
-	values := make([]string, len(inPlace))
-	for i := range inPlace {
-		values[i] = inPlace[i].Value
-	}
-	return values
-}
-
 // attributeNumber is the key of the index by the number of a resource in the REST API.
 const attributeNumber = "quoin:number"
 

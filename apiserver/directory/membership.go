@@ -57,11 +57,12 @@ func (d *Directory) resolveGroup(namespace, id string) (membership.Resolved, boo
 // referrers returns the groups that have a member with an id for which refers returns true, visible or not. A nil refers stands
 // for all members.
 func (d *Directory) referrers(namespace, id string, refers func(*v1alpha1.ScimMember) bool) []*v1alpha1.ScimGroup {
-	groups := d.groups.indexes[attributeMembers].find(namespace, id)
-	if refers != nil {
-		groups = slices.DeleteFunc(groups, func(g *v1alpha1.ScimGroup) bool {
-			return !slices.ContainsFunc(g.Spec.EffectiveMembers(), func(m v1alpha1.ScimMember) bool { return m.Value == id && refers(&m) })
-		})
+	var groups []*v1alpha1.ScimGroup
+	for _, o := range d.groups.indexes[attributeMembers].Candidates(namespace, id) {
+		g := decoded[*v1alpha1.ScimGroup](o)
+		if slices.ContainsFunc(g.Spec.EffectiveMembers(), func(m v1alpha1.ScimMember) bool { return m.Value == id && (refers == nil || refers(&m)) }) {
+			groups = append(groups, g)
+		}
 	}
 	for _, name := range d.chunks.Referring(namespace, id, refers) {
 		of := d.groups.indexedBy(indexChunk, namespace, name)
@@ -277,8 +278,6 @@ func shownMembers(v *view, s *v1alpha1.ScimGroupSpec, _ schema.Document) string 
 	}
 	sum := sha256.New()
 	v.d.writeMembers(sum, v.namespace, inPlace)
-	_, removed := s.Changes()
-	write(sum, removed...)
 	for i := range chunks {
 		if !v.yield() {
 			return ""

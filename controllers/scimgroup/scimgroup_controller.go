@@ -3,8 +3,8 @@
 //
 // # Chunks
 //
-// The members of a group that is provisioned over SCIM are in ScimMemberChunks, which are immutable and
-// named by a hash of their content. A writer of a group creates the new chunks and then swaps the
+// The members of a large group that is provisioned over SCIM are in ScimMemberChunks, which are immutable and
+// named by a hash of their content, except for the last changes, which are in the group. A writer of a group creates the new chunks and then swaps the
 // references in one update; the Collector deletes unreferenced chunks. It must not delete a chunk between
 // a writer's decision to reuse it and the writer's update. This protocol ensures that:
 //

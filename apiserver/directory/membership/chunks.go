@@ -69,7 +69,11 @@ func valuesOf(chunk *v1alpha1.ScimMemberChunk) []string {
 	if chunk == nil {
 		return nil
 	}
-	members := chunk.Spec.AllMembers()
+	return Values(chunk.Spec.AllMembers())
+}
+
+// Values returns the values of members.
+func Values(members []v1alpha1.ScimMember) []string {
 	values := make([]string, len(members))
 	for i := range members {
 		values[i] = members[i].Value

@@ -59,14 +59,10 @@ type part struct {
 
 // find returns the member with a value, or nil.
 func (p *part) find(value string) *v1alpha1.ScimMember {
-	i, ok := slices.BinarySearchFunc(p.members, value, compareValue)
-	if !ok { // a chunk that was not written by Quoin may be unsorted
-		i = slices.IndexFunc(p.members, func(m v1alpha1.ScimMember) bool { return m.Value == value })
+	if i, ok := slices.BinarySearchFunc(p.members, value, compareValue); ok {
+		return &p.members[i]
 	}
-	if i < 0 {
-		return nil
-	}
-	return &p.members[i]
+	return withValue(p.members, value) // a chunk that was not written by Quoin may be unsorted
 }
 
 // with returns a new part with other members.
@@ -131,10 +127,8 @@ func (m *Members) layoutChanges(restored map[string]bool) map[string]bool {
 	for value := range m.added {
 		changes[value] = true
 	}
-	for value, isDropped := range m.dropped {
-		if isDropped {
-			changes[value] = false
-		}
+	for value := range m.dropped {
+		changes[value] = false
 	}
 	for value, edited := range edits {
 		inChunk := m.inChunk(value)
@@ -146,7 +140,7 @@ func (m *Members) layoutChanges(restored map[string]bool) map[string]bool {
 			delete(changes, value)
 		case inChunk != nil:
 			return nil
-		case m.isInPlace(value):
+		case withValue(m.inPlace, value) != nil:
 		case *edited != v1alpha1.ScimMember{Value: value} || strings.Contains(value, "\n"):
 			return nil
 		default:
@@ -209,19 +203,12 @@ func (m *Members) withChanges() *Members {
 	all.added, all.dropped, all.edits = nil, nil, map[string]*v1alpha1.ScimMember{}
 	if !m.cleared {
 		maps.Copy(all.edits, m.added)
-		for value, isDropped := range m.dropped {
-			if isDropped {
-				all.edits[value] = nil
-			}
+		for value := range m.dropped {
+			all.edits[value] = nil
 		}
 	}
 	maps.Copy(all.edits, m.edits)
 	return &all
-}
-
-// isInPlace reports whether the group itself lists a member, and it is not removed.
-func (m *Members) isInPlace(value string) bool {
-	return slices.ContainsFunc(m.inPlace, func(x v1alpha1.ScimMember) bool { return x.Value == value })
 }
 
 // layoutListed returns the members in the group itself after the changes, and those of them that are

@@ -83,7 +83,9 @@ func (m *Members) setChanges(added, removed []string) {
 		m.added[value] = &users[i]
 	}
 	for _, value := range removed {
-		m.dropped[value] = m.added[value] == nil
+		if m.added[value] == nil {
+			m.dropped[value] = true
+		}
 	}
 }
 
@@ -138,8 +140,8 @@ func (m *Members) partsWith(value string) []*part {
 
 // Stored returns a member as it is stored, without the changes; nil if there is none.
 func (m *Members) Stored(value string) *v1alpha1.ScimMember {
-	if i := slices.IndexFunc(m.inPlace, func(x v1alpha1.ScimMember) bool { return x.Value == value }); i >= 0 {
-		return &m.inPlace[i]
+	if found := withValue(m.inPlace, value); found != nil {
+		return found
 	}
 	if added := m.added[value]; added != nil {
 		return added
@@ -204,8 +206,8 @@ func (m *Members) storedLen() int {
 		count += len(p.members)
 	}
 	inChunk := func(value string) bool { return len(m.parts) > 0 && len(m.partsWith(value)) > 0 }
-	for value, isDropped := range m.dropped {
-		if isDropped && inChunk(value) {
+	for value := range m.dropped {
+		if inChunk(value) {
 			count--
 		}
 	}
@@ -355,8 +357,8 @@ func (m *Members) isMissingUser(x *v1alpha1.ScimMember) bool {
 // impliedType returns the type of a member that is put without one: that with which the group itself lists it, removed or not, and
 // else that of what it refers to.
 func (m *Members) impliedType(value string) v1alpha1.ScimMemberType {
-	if i := slices.IndexFunc(m.listed, func(x v1alpha1.ScimMember) bool { return x.Value == value }); i >= 0 {
-		return m.listed[i].Type
+	if listed := withValue(m.listed, value); listed != nil {
+		return listed.Type
 	}
 	if m.isGroup(value) {
 		return TypeGroup
@@ -427,6 +429,15 @@ func (m *Members) edited(stored *v1alpha1.ScimMember) *v1alpha1.ScimMember {
 		return stored
 	}
 	return edited
+}
+
+// withValue returns the member with a value, or nil.
+func withValue(members []v1alpha1.ScimMember, value string) *v1alpha1.ScimMember {
+	i := slices.IndexFunc(members, func(m v1alpha1.ScimMember) bool { return m.Value == value })
+	if i < 0 {
+		return nil
+	}
+	return &members[i]
 }
 
 func compareValue(m v1alpha1.ScimMember, value string) int { return cmp.Compare(m.Value, value) }
