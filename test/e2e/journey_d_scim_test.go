@@ -53,6 +53,22 @@ var _ = Describe("Provisioning over SCIM", Ordered, func() {
 			return strings.TrimSpace(kubectl(ctx, "get", "sgrp", groupID, "-n", t.name, "-o", "jsonpath={.status.memberCount}"))
 		}).Should(Equal("1"))
 
+		By("pushing groups that are too large for one object, with the same members")
+		many := []map[string]any{}
+		for i := range 300 {
+			many = append(many, map[string]any{"value": fmt.Sprintf("not-provisioned-yet-%d", i)})
+		}
+		for _, name := range []string{"Everyone", "Everyone else"} {
+			large := f.Ask(ctx, 0, "POST", base+"/Groups", map[string]any{
+				"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:Group"}, "displayName": name, "members": append(many, map[string]any{"value": id}),
+			})
+			Expect(large.Status).To(Equal(201), large.String())
+			largeID, _ := large.Body["id"].(string)
+			Expect(f.Ask(ctx, 1, "GET", base+"/Users/"+id, nil).Text).To(ContainSubstring(`"display":"` + name + `"`))
+			Expect(strings.Fields(kubectl(ctx, "get", "sgrp", largeID, "-n", t.name, "-o", "jsonpath={.spec.memberChunkList}"))).To(HaveLen(4), "two chunks and their sizes")
+		}
+		Expect(strings.Fields(kubectl(ctx, "get", "schunk", "-n", t.name, "-o", "name"))).To(HaveLen(2), "chunks of equal members are stored once")
+
 		By("rejecting the key of a deactivated user")
 		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ApiKey\nmetadata: {name: ada, namespace: %s}\nspec: {owner: {scimUser: %s}}\n", t.name, id))
 		kubectl(ctx, "wait", "qkey/ada", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
