@@ -42,8 +42,8 @@ func (r *fixture) chunksOf(id string) []*v1alpha1.ScimMemberChunk {
 	return chunks
 }
 
-// inChunks returns so many members that, with others, a group has chunks.
-func inChunks(others ...string) []string { return append(scimtest.Sequence("m", 0, 256), others...) }
+// inChunks returns so many members that, with others, a group has two chunks.
+func inChunks(others ...string) []string { return append(scimtest.Sequence("m", 0, 1000), others...) }
 
 // TestReusedChunks checks that a chunk that exists is protected from the collector before a group refers
 // to it, and that chunks that the group has already are not written.
@@ -113,7 +113,7 @@ func (r *fixture) read(id string) *v1alpha1.ScimGroup {
 func TestMissingChunk(t *testing.T) {
 	r := newFixture(t)
 	ids := r.users("u", 2)
-	g := r.group("g", append(scimtest.Sequence("m", 0, 256-1), ids...)...)
+	g := r.group("g", append(scimtest.Sequence("m", 0, 1000-1), ids...)...)
 	chunks := r.chunksOf(g.ID)
 	if len(chunks) != 2 {
 		t.Fatalf("%d chunks", len(chunks))
@@ -126,7 +126,7 @@ func TestMissingChunk(t *testing.T) {
 	}
 	chunks[0].ResourceVersion = ""
 	r.must(r.api.Create(t.Context(), chunks[0])) // as from a backup
-	if got := r.storedMembers(r.Tenant, g.ID); len(got) != 256+2 {
+	if got := r.storedMembers(r.Tenant, g.ID); len(got) != 1000+2 {
 		t.Errorf("%d members", len(got))
 	}
 }
@@ -286,7 +286,7 @@ func TestRequestsOfAChange(t *testing.T) {
 		{"one", []string{"second"}, false, []string{"patch Group"}},
 		{"one, with a conflict", []string{"third"}, true, []string{"patch Group", "get Group", "patch Group"}},
 		{"many", scimtest.Sequence("m", 0, 253), false, []string{"patch Group"}},
-		{"one more, with a conflict", []string{"x"}, true, []string{"create MemberChunk", "create MemberChunk", "patch Group", "get Group", "patch Group"}},
+		{"one more, with a conflict", []string{"x"}, true, []string{"create MemberChunk", "patch Group", "get Group", "patch Group"}},
 		{"one after many", []string{"y"}, false, []string{"patch Group"}},
 	} {
 		calls, conflict = nil, c.conflict

@@ -238,6 +238,8 @@ type view struct {
 	members *membership.Session
 	// turn is that of long work; may be nil.
 	turn *fairsemaphore.Turn
+	// groups are the results of group.
+	groups map[*compact.Object]*v1alpha1.ScimGroup
 	// above are the results of groupsAbove.
 	above map[string][]*v1alpha1.ScimGroup
 }

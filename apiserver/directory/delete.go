@@ -108,7 +108,7 @@ func (d *Directory) removeFromGroups(v *view, id string, kind v1alpha1.ScimMembe
 	var group errgroup.Group
 	const concurrentWrites = 8
 	group.SetLimit(concurrentWrites)
-	for _, g := range d.referrers(v.namespace, id, refers) {
+	for _, g := range v.referrers(id, refers) {
 		group.Go(func() error {
 			err := d.removeFromGroup(ctx, v, g.Name, id, refers)
 			if client.IgnoreNotFound(err) != nil {

@@ -53,15 +53,15 @@ func index[T v1alpha1.Object](values func(o T, add func(string))) toolscache.Ind
 	}
 }
 
-// indexedBy returns the objects with a value in an index of the informer, which must exist.
-func (c *collection[T, S]) indexedBy(index, namespace, value string) []T {
+// indexedBy returns the cached objects with a value in an index of the informer, which must exist.
+func (c *collection[T, S]) indexedBy(index, namespace, value string) []*compact.Object {
 	found, err := c.informer.GetIndexer().ByIndex(index, keyOf(namespace, value))
 	if err != nil {
 		return nil
 	}
-	objects := make([]T, 0, len(found))
+	objects := make([]*compact.Object, 0, len(found))
 	for _, o := range found {
-		if object := decoded[T](o); !isNil(object) {
+		if object, ok := o.(*compact.Object); ok {
 			objects = append(objects, object)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/apiserver/directory/compact"
 	"github.com/quoin-dev/quoin/apiserver/directory/membership"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/freshness"
@@ -56,20 +57,36 @@ func (d *Directory) resolveGroup(namespace, id string) (membership.Resolved, boo
 
 // referrers returns the groups that have a member with an id for which refers returns true, visible or not. A nil refers stands
 // for all members.
-func (d *Directory) referrers(namespace, id string, refers func(*v1alpha1.ScimMember) bool) []*v1alpha1.ScimGroup {
+func (v *view) referrers(id string, refers func(*v1alpha1.ScimMember) bool) []*v1alpha1.ScimGroup {
 	var groups []*v1alpha1.ScimGroup
-	for _, o := range d.groups.indexes[attributeMembers].Candidates(namespace, id) {
-		g := decoded[*v1alpha1.ScimGroup](o)
+	for _, o := range v.d.groups.indexes[attributeMembers].Candidates(v.namespace, id) {
+		g := v.group(o)
 		if slices.ContainsFunc(g.Spec.EffectiveMembers(), func(m v1alpha1.ScimMember) bool { return m.Value == id && (refers == nil || refers(&m)) }) {
 			groups = append(groups, g)
 		}
 	}
-	for _, name := range d.chunks.Referring(namespace, id, refers) {
-		of := d.groups.indexedBy(indexChunk, namespace, name)
-		groups = append(groups, slices.DeleteFunc(of, func(g *v1alpha1.ScimGroup) bool { return g.Spec.RemovesMember(id) })...)
+	for _, chunk := range v.d.chunks.Referring(v.namespace, id, refers) {
+		for _, o := range v.d.groups.indexedBy(indexChunk, v.namespace, chunk) {
+			if g := v.group(o); !g.Spec.RemovesMember(id) {
+				groups = append(groups, g)
+			}
+		}
 	}
 	slices.SortFunc(groups, func(x, y *v1alpha1.ScimGroup) int { return strings.Compare(x.Name, y.Name) })
 	return slices.CompactFunc(groups, func(x, y *v1alpha1.ScimGroup) bool { return x.Name == y.Name })
+}
+
+// group returns a cached group as it was. Of the users on a page, many are in the same groups, so a view decodes each group once.
+func (v *view) group(cached *compact.Object) *v1alpha1.ScimGroup {
+	g, known := v.groups[cached]
+	if !known {
+		g = decoded[*v1alpha1.ScimGroup](cached)
+		if v.groups == nil {
+			v.groups = map[*compact.Object]*v1alpha1.ScimGroup{}
+		}
+		v.groups[cached] = g
+	}
+	return g
 }
 
 // refersTo returns a function that reports whether a member with the id of a user or a group refers to it; nil if all of them do.
@@ -85,8 +102,8 @@ func (d *Directory) refersTo(namespace, id string, kind v1alpha1.ScimMemberType)
 }
 
 // groupsWith returns the visible groups that have a user or a group as a direct member.
-func (d *Directory) groupsWith(v *view, id string, kind v1alpha1.ScimMemberType) []*v1alpha1.ScimGroup {
-	groups := d.referrers(v.namespace, id, d.refersTo(v.namespace, id, kind))
+func (v *view) groupsWith(id string, kind v1alpha1.ScimMemberType) []*v1alpha1.ScimGroup {
+	groups := v.referrers(id, v.d.refersTo(v.namespace, id, kind))
 	return slices.DeleteFunc(groups, func(g *v1alpha1.ScimGroup) bool { return !isVisible(g) })
 }
 
@@ -107,7 +124,7 @@ func groupsOfUser(v *view, id string, _ *v1alpha1.ScimUserSpec) any {
 func (v *view) groupsOf(id string) iter.Seq2[*v1alpha1.ScimGroup, string] {
 	return func(yield func(*v1alpha1.ScimGroup, string) bool) {
 		visited, kind := map[string]bool{}, "direct"
-		level := v.d.groupsWith(v, id, membership.TypeUser)
+		level := v.groupsWith(id, membership.TypeUser)
 		for depth := 0; depth < maxNesting && len(level) > 0; depth++ {
 			var above []*v1alpha1.ScimGroup
 			for _, g := range level {
@@ -130,7 +147,7 @@ func (v *view) groupsOf(id string) iter.Seq2[*v1alpha1.ScimGroup, string] {
 func (v *view) groupsAbove(id string) []*v1alpha1.ScimGroup {
 	groups, known := v.above[id]
 	if !known {
-		groups = v.d.groupsWith(v, id, membership.TypeGroup)
+		groups = v.groupsWith(id, membership.TypeGroup)
 		if v.above == nil {
 			v.above = map[string][]*v1alpha1.ScimGroup{}
 		}
@@ -172,7 +189,7 @@ func groupsWithMember(_ *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]
 	if v.d.users.cached(v.namespace, id) == nil && v.d.groups.cached(v.namespace, id) == nil {
 		return nil, nil
 	}
-	return slices.DeleteFunc(v.d.referrers(v.namespace, id, nil), func(g *v1alpha1.ScimGroup) bool { return !isVisible(g) }), nil
+	return slices.DeleteFunc(v.referrers(id, nil), func(g *v1alpha1.ScimGroup) bool { return !isVisible(g) }), nil
 }
 
 // kindChunk is the kind of member chunks.

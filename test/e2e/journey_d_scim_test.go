@@ -65,9 +65,9 @@ var _ = Describe("Provisioning over SCIM", Ordered, func() {
 			Expect(large.Status).To(Equal(201), large.String())
 			largeID, _ := large.Body["id"].(string)
 			Expect(f.Ask(ctx, 1, "GET", base+"/Users/"+id, nil).Text).To(ContainSubstring(`"display":"` + name + `"`))
-			Expect(strings.Fields(kubectl(ctx, "get", "sgrp", largeID, "-n", t.name, "-o", "jsonpath={.spec.memberChunkList}"))).To(HaveLen(4), "two chunks and their sizes")
+			Expect(strings.Fields(kubectl(ctx, "get", "sgrp", largeID, "-n", t.name, "-o", "jsonpath={.spec.memberChunkList}"))).To(HaveLen(2), "one chunk and its size")
 		}
-		Expect(strings.Fields(kubectl(ctx, "get", "schunk", "-n", t.name, "-o", "name"))).To(HaveLen(2), "chunks of equal members are stored once")
+		Expect(strings.Fields(kubectl(ctx, "get", "schunk", "-n", t.name, "-o", "name"))).To(HaveLen(1), "chunks of equal members are stored once")
 
 		By("rejecting the key of a deactivated user")
 		apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ApiKey\nmetadata: {name: ada, namespace: %s}\nspec: {owner: {scimUser: %s}}\n", t.name, id))

@@ -181,7 +181,7 @@ func (s *Session) write(parts []*part) ([]v1alpha1.ScimMemberChunkReference, err
 		if err != nil {
 			return nil, errors.Join(err, group.Wait())
 		}
-		references[i] = v1alpha1.ScimMemberChunkReference{Name: name, Count: int32(len(p.members))} //nolint:gosec // at most maxChunkSize
+		references[i] = v1alpha1.ScimMemberChunkReference{Name: name, Count: int32(len(p.members))} //nolint:gosec // at most chunkSize
 		w := &writtenChunk{Expectation: s.Chunks.Expect(s.Namespace, name), name: name}
 		s.written = append(s.written, w)
 		if version, done := s.ensured[name]; done {

@@ -13,39 +13,21 @@ import (
 // Changes of users are in the group itself, in memberChanges, up to maxChanges of them: a change of one member is one write, and
 // a group of up to maxChanges users has no chunk. When there are more, all of them move into chunks.
 //
-// Chunks are small, so that writing one is cheap whatever the size of the group: 256 members are
-// about 14 KiB. A group refers to at most 1,024 chunks, that is 262,144 members in chunks of 256, so
-// the chunk size grows with the group:
+// A chunk has up to 1,000 users, about 37 KiB. Each chunk is a line in the group, which costs time in each change of the group, so
+// there are few of them; and since one in 256 changes writes chunks, their size matters little for the others.
 //
-//	up to 196,608 members (768 × 256)    256 in a chunk
-//	up to 393,216 members (768 × 512)    512
-//	above                                1,000, up to 1,024,000 members
-//
-// Added members fill one chunk that has room, and the rest goes into new chunks: adding 1,000 members
-// to a group of any size writes about five chunks. Chunks shrink when members are removed, and empty
+// Added members fill one chunk that has room, and the rest goes into new chunks: adding 3,000 members
+// to a group of any size writes about four chunks. Chunks shrink when members are removed, and empty
 // chunks are removed. If a group still has more than 768 chunks, all chunks with room are filled
-// before a new one is added. The sizes above leave enough room, so chunks never have to be merged.
+// before a new one is added, so chunks never have to be merged.
 const (
-	chunkSize      = 256
-	largeChunkSize = 512
-	maxChunkSize   = 1000 // as in the CRD
-	manyChunks     = 768
-	maxReferences  = 1024 // as in the CRD
-	maxMembers     = maxReferences * maxChunkSize
-	maxRemoved     = 1000 // as in the CRD
-	maxChanges     = 256
+	chunkSize     = 1000 // as in the CRD
+	manyChunks    = 768
+	maxReferences = 1024 // as in the CRD
+	maxMembers    = maxReferences * chunkSize
+	maxRemoved    = 1000 // as in the CRD
+	maxChanges    = 256
 )
-
-// chunkSizeFor returns the chunk size of a group with a number of members.
-func chunkSizeFor(members int) int {
-	switch {
-	case members <= manyChunks*chunkSize:
-		return chunkSize
-	case members <= manyChunks*largeChunkSize:
-		return largeChunkSize
-	}
-	return maxChunkSize
-}
 
 // part is the members of one chunk, sorted by value.
 type part struct {
@@ -289,23 +271,18 @@ func place(parts []*part, added []v1alpha1.ScimMember) []*part {
 	if len(added) == 0 {
 		return parts
 	}
-	total := len(added)
-	for _, p := range parts {
-		total += len(p.members)
-	}
-	size := chunkSizeFor(total)
 	for filledOne := false; len(added) > 0; filledOne = true {
-		more := (len(added) + size - 1) / size
-		target := emptiest(parts, size)
+		more := (len(added) + chunkSize - 1) / chunkSize
+		target := emptiest(parts)
 		if target < 0 || filledOne && len(parts)+more <= manyChunks {
 			break
 		}
 		p := parts[target]
-		n := min(size-len(p.members), len(added))
+		n := min(chunkSize-len(p.members), len(added))
 		parts[target] = p.with(slices.Concat(p.members, added[:n]))
 		added = added[n:]
 	}
-	for chunk := range slices.Chunk(added, size) {
+	for chunk := range slices.Chunk(added, chunkSize) {
 		parts = append(parts, (&part{}).with(slices.Clone(chunk)))
 	}
 	return parts
@@ -313,11 +290,11 @@ func place(parts []*part, added []v1alpha1.ScimMember) []*part {
 
 // emptiest returns the index of the part with the most room, preferring parts that have to be written
 // anyway; -1 if all are full.
-func emptiest(parts []*part, size int) int {
+func emptiest(parts []*part) int {
 	best := -1
 	for i, p := range parts {
 		switch {
-		case p.missing || len(p.members) >= size:
+		case p.missing || len(p.members) >= chunkSize:
 		case best < 0, p.isNew() && !parts[best].isNew(),
 			p.isNew() == parts[best].isNew() && len(p.members) < len(parts[best].members):
 			best = i

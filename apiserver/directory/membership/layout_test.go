@@ -102,7 +102,7 @@ func (g *testGroup) all(t testing.TB) []string {
 	stored := 0
 	for _, reference := range g.spec.Chunks() {
 		p, cached := session.load(reference)
-		if !cached || len(p.members) != int(reference.Count) || len(p.members) == 0 || len(p.members) > maxChunkSize {
+		if !cached || len(p.members) != int(reference.Count) || len(p.members) == 0 || len(p.members) > chunkSize {
 			t.Errorf("chunk has %d members, its reference says %d", len(p.members), reference.Count)
 		}
 		for i := range p.members {
@@ -207,8 +207,8 @@ func TestChangeWritesFewChunks(t *testing.T) {
 		changes, total  int
 	}{
 		{"add 256", add("m", 0, 256), 0, 0, 256, 256},
-		{"add one more", add("m", 256, 257), 2, 257, 0, 257},
-		{"add 50,000", add("m", 0, 50_000), 195, 50_000 - 256, 0, 50_000},
+		{"add one more", add("m", 256, 257), 1, 257, 0, 257},
+		{"add 50,000", add("m", 0, 50_000), 50, 50_000, 0, 50_000},
 		{"add the same", add("m", 0, 50_000), 0, 0, 0, 50_000},
 		{"replace all with the same", replace(add("m", 0, 50_000)), 0, 0, 0, 50_000},
 		{"add one", add("x", 0, 1), 0, 0, 1, 50_001},
@@ -218,9 +218,9 @@ func TestChangeWritesFewChunks(t *testing.T) {
 		{"replace all with others of a few", replace(add("m", 0, 49_990)), 0, 0, 10, 49_990},
 		{"add those again", add("m", 49_990, 50_000), 0, 0, 0, 50_000},
 		{"remove 256", remove(0, 256), 0, 0, 256, 49_744},
-		{"remove another one", remove(256, 257), 1, 255, 0, 49_743},
-		{"add 1,000", add("x", 0, 1000), 5, 80 + 1000, 0, 50_743},
-		{"keep one chunk", replace(add("m", 512, 768)), 0, 0, 0, 256},
+		{"remove another one", remove(256, 257), 1, 1000 - 257, 0, 49_743},
+		{"add 1,000", add("x", 0, 1000), 2, 1000 - 257 + 1000, 0, 50_743},
+		{"keep one chunk", replace(add("m", 1000, 2000)), 0, 0, 0, 1000},
 		{"replace it with others", replace(add("n", 0, 10)), 1, 10, 0, 10},
 		{"remove all", replace(func(schema.Set) {}), 0, 0, 0, 0},
 	} {
