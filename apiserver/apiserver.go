@@ -406,14 +406,14 @@ func newREST(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, know
 			return nil, nil, fmt.Errorf("observe %T: %w", kind, err)
 		}
 	}
-	stored.tenant.Kube, stored.model.Kube, stored.model.Catalog = writer, writer, known
+	stored.tenant.Kube, stored.model.Kube, stored.model.Catalog, stored.model.Tracer = writer, writer, known, c.Tracer
 	stored.deployments.Kube, stored.deployments.Catalog, stored.deployments.Region = writer, known, c.Region
 	stored.content.Contact, stored.content.Groups = people.Contact, people.GroupsOf
 	stored.content.People, stored.content.Deployments = people, known.Deployments
 	stored.deployments.Person, stored.attributes = people.Person, attributes.Options{Kube: writer, Directory: people}
 	stored.model.SetVariables, stored.model.IssueToken = deployments.SetVariables(stored.deployments), deployments.IssueToken(stored.deployments)
 	tokens := &datatokens.Issuer{Kube: writer, Person: stored.deployments.Person, Credentials: stored.deployments.Credentials, Now: time.Now}
-	stored.content.Queries = queries.New(queries.Options{HTTP: c.Gateway.Client(), Clock: clock.RealClock{}, Tokens: tokens})
+	stored.content.Queries = queries.New(queries.Options{HTTP: c.Gateway.Client(c.Tracer), Clock: clock.RealClock{}, Tokens: tokens})
 	var agents *agents.Service
 	if stored.chat != nil {
 		agents = newAgents(k8s, people, roles, tokens, stored.agents.Files, c)

@@ -58,7 +58,7 @@ func newAgents(k8s cluster.Cluster, people *directory.Directory, roles *access.R
 	return agents.New(agents.Options{
 		Client: k8s.GetClient(), Live: k8s.GetAPIReader(), Namespace: c.Namespace,
 		Users:      auth.NewActiveUsers(people, roles, k8s.GetAPIReader(), clock.RealClock{}),
-		Attributes: people.Attributes, Files: configuredBy(files), FilesOf: configuredAt(files), Tokens: tokens, HTTP: c.Gateway.Client(), Clock: clock.RealClock{},
+		Attributes: people.Attributes, Files: configuredBy(files), FilesOf: configuredAt(files), Tokens: tokens, HTTP: c.Gateway.Client(c.Tracer), Clock: clock.RealClock{},
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/query"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 // Gateway is where quoin gateway can be reached.
@@ -23,11 +24,14 @@ type Gateway struct {
 }
 
 // Client returns a client that connects to the gateway for every host, over TLS with the name of that host; nil without an address.
-func (g Gateway) Client() *http.Client {
+// Requests belong to the trace that causes them.
+func (g Gateway) Client(tracer *tracing.Tracer) *http.Client {
 	if g.Address == "" {
 		return nil
 	}
-	return query.NewClient(&http.Transport{DialTLSContext: g.dial, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second, DisableCompression: true})
+	return query.NewClient(tracer.Transport("gateway", &http.Transport{
+		DialTLSContext: g.dial, MaxIdleConnsPerHost: 16, IdleConnTimeout: 30 * time.Second, DisableCompression: true,
+	}))
 }
 
 // dialTimeout limits the time until a connection is encrypted.

@@ -27,6 +27,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 // Catalog reads the branches of a deployment, by number. What it returns is shared and must not be
@@ -59,6 +60,8 @@ type Options struct {
 	Moved func(ctx context.Context, d *v1alpha1.Deployment) error
 	// Ask requests the metadata of an environment's server; over HTTP when nil.
 	Ask Ask
+	// Tracer creates spans of requests over HTTP; nil for none.
+	Tracer *tracing.Tracer
 	// Uploads has the uploads of data models, and DeployTokens the tokens for them; nil without a database.
 	Uploads      *upload.Uploads
 	DeployTokens *deploytoken.Tokens
@@ -77,7 +80,7 @@ func New(o Options) []rest.Family {
 		o.Clock = clock.RealClock{}
 	}
 	if o.Ask == nil {
-		o.Ask = ask.OverHTTP(o.Kube)
+		o.Ask = ask.OverHTTP(o.Kube, o.Tracer)
 	}
 	a := &api{
 		Options: o, hooks: newHookLimiter(o.Clock), dbtUploads: make(chan struct{}, maxDbtUploads),

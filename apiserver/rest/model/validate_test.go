@@ -278,7 +278,7 @@ func TestAskOverHTTP(t *testing.T) {
 		sliceAt("c", "sales-next", "192.0.2.2", 1, false),
 	}
 	api := fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(objects...).Build()
-	over := ask.OverHTTP(kube.NewClient(api, api, "test"))
+	over := ask.OverHTTP(kube.NewClient(api, api, "test"), nil)
 	of := func(name string) *v1alpha1.Environment {
 		return &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name}}
 	}

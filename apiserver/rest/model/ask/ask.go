@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/engine/dataapi"
 	"github.com/quoin-dev/quoin/internal/kube"
+	"github.com/quoin-dev/quoin/internal/tracing"
 )
 
 // Limits of requests to the servers of environments.
@@ -35,12 +36,12 @@ var errNoServer = errors.New("no pod accepts requests")
 // OverHTTP returns a function that requests the metadata of an environment from one of its ready pods, with a
 // token. It uses no proxy and follows no redirects, because the pods' code belongs to their tenant. The caller
 // closes the body.
-func OverHTTP(c *kube.Client) func(ctx context.Context, e *v1alpha1.Environment, token string) (status int, body io.ReadCloser, err error) {
+func OverHTTP(c *kube.Client, tracer *tracing.Tracer) func(ctx context.Context, e *v1alpha1.Environment, token string) (status int, body io.ReadCloser, err error) {
 	transport := &http.Transport{
 		DialContext: (&net.Dialer{Timeout: connectTimeout}).DialContext, DisableKeepAlives: true, DisableCompression: true,
 		MaxResponseHeaderBytes: maxHeaderBytes,
 	}
-	asker := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	asker := &http.Client{Transport: tracer.Transport("pod", transport), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return func(ctx context.Context, e *v1alpha1.Environment, token string) (int, io.ReadCloser, error) {
 		address, err := serverOf(ctx, c, e)
 		if err != nil {
