@@ -159,6 +159,16 @@ func startREST(ctx context.Context, t *tenant, flags ...string) *servers.REST {
 	return servers.StartREST(ctx, world, t.name, t.host(), flags...)
 }
 
+// key creates an API key with a spec in YAML, and returns its token.
+func (t *tenant) key(ctx context.Context, name, spec string) string {
+	GinkgoHelper()
+	apply(ctx, fmt.Sprintf("apiVersion: platform.quoin.dev/v1alpha1\nkind: ApiKey\nmetadata: {name: %s, namespace: %s}\nspec: {%s}\n", name, t.name, spec))
+	kubectl(ctx, "wait", "qkey/"+name, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
+	secret := &corev1.Secret{}
+	Expect(world.API.Get(ctx, client.ObjectKey{Namespace: t.name, Name: name + "-token"}, secret)).To(Succeed())
+	return string(secret.Data["token"])
+}
+
 // push pushes images with the tags, which report their version. Images with -broken in the tag never become ready, on
 // simulated and real nodes.
 func (t *tenant) push(ctx context.Context, tags ...string) {

@@ -79,6 +79,13 @@ func (f *REST) Restart(ctx context.Context, replica int) {
 	f.start(ctx, replica)
 }
 
+// WithToken returns a client of the same replicas with another API key.
+func (f *REST) WithToken(token string) *REST {
+	other := *f
+	other.Token = token
+	return &other
+}
+
 // connect creates an API key for all of an account, and waits until both replicas accept it.
 func (f *REST) connect(ctx context.Context, c *cluster.Cluster, account string) {
 	GinkgoHelper()
