@@ -42,6 +42,11 @@ func (p *Process) Kill() {
 	_, _ = p.command.Process.Wait()
 }
 
+// Stop sends SIGTERM and waits until the program has exited. It returns an error unless its exit code is 0.
+func (p *Process) Stop() error {
+	return errors.Join(p.command.Process.Signal(syscall.SIGTERM), p.Wait())
+}
+
 // Wait waits until the program has exited. It returns an error unless its exit code is 0.
 func (p *Process) Wait() error { return p.command.Wait() }
 
