@@ -233,7 +233,7 @@ func (w *world) raw(address, deployment string) *tls.Conn {
 // eventually waits until is returns true.
 func (w *world) eventually(what string, is func() bool) {
 	w.Helper()
-	for range 1200 {
+	for range 2400 {
 		if is() {
 			return
 		}
