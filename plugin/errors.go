@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -58,6 +59,8 @@ func (s *session) describe(err error) string {
 		return "not allowed: " + oneLine(err.Error()) + "; an administrator can bind the ClusterRole quoin-viewer, quoin-editor or quoin-admin"
 	case isMissingKind(err):
 		return "this cluster has no " + v1alpha1.GroupVersion.String() + " kind of that name: Quoin is not installed, or of a release that does not match this plugin (" + s.Version + ")"
+	case len(unknownFields(err)) > 0:
+		return "nothing was changed: the installed CRDs do not know " + strings.Join(unknownFields(err), ", ") + "; upgrade them to the release of this plugin (" + s.Version + ")"
 	case errors.As(err, &status):
 		return oneLine(err.Error())
 	case errors.As(err, &request):
@@ -75,6 +78,29 @@ func isMissingKind(err error) bool {
 	// The path is unknown, so the response is not a Status of an API.
 	details := status.Status().Details
 	return details == nil || slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
+}
+
+// unknownField is a field in the message of the API server for an object that fails strict validation.
+var unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
+
+// unknownFields returns the fields of a write that the installed CRD does not have.
+func unknownFields(err error) []string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return nil
+	}
+	// That of a patch begins with the object.
+	message := err.Error()
+	const marker = "strict decoding error: "
+	begin := strings.LastIndex(message, marker)
+	if begin < 0 {
+		return nil
+	}
+	var fields []string
+	for _, match := range unknownField.FindAllStringSubmatch(message[begin+len(marker):], -1) {
+		fields = append(fields, match[1])
+	}
+	return fields
 }
 
 func (s *session) host() string {

@@ -14,8 +14,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -84,8 +86,20 @@ func (s *session) connect() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.config, s.client = config, c
-	return c, nil
+	s.config, s.client = config, strictClient{client.WithFieldValidation(c, metav1.FieldValidationStrict), c}
+	return s.client, nil
+}
+
+// strictClient is a client whose writes fail if the installed CRD does not have a field. Otherwise the API server would drop
+// the field, and the command would report a change.
+type strictClient struct {
+	client.Client
+	watcher client.WithWatch
+}
+
+// Watch implements client.WithWatch.
+func (c strictClient) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+	return c.watcher.Watch(ctx, list, options...)
 }
 
 // inNamespace returns a client, and the key of an object in the namespace of the flags.
