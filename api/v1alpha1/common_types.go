@@ -109,6 +109,12 @@ const (
 	// relied on this administrator to remove another one. Writing it makes a concurrent removal of this one
 	// conflict; see apiserver/directory.
 	AnnotationAdminConfirmed = Group + "/admin-confirmed-at"
+	// AnnotationCreationStep, AnnotationCreationMethod, AnnotationDeployMode and AnnotationTargetPlatform, on Deployments,
+	// are values of REST clients, which Quoin stores and returns.
+	AnnotationCreationStep   = Group + "/creation-step"
+	AnnotationCreationMethod = Group + "/creation-method"
+	AnnotationDeployMode     = Group + "/deploy-mode"
+	AnnotationTargetPlatform = Group + "/target-platform"
 	// AnnotationSyncJobID, on DbtSyncs that were started over REST, is their syncJobId.
 	AnnotationSyncJobID = Group + "/sync-job-id"
 	// AnnotationInputs, on workload objects, is the hash of the inputs that they were rendered from.

@@ -58,8 +58,11 @@ func parse(before, after []byte) (b beforeAndAfter, err error) {
 	return b, nil
 }
 
-// requests are the annotations with which users request something of a controller.
-var requests = []string{v1alpha1.AnnotationReconcile, v1alpha1.AnnotationRetry}
+// recordedAnnotations are the annotations with which users request something of a controller, and those with values of clients.
+var recordedAnnotations = []string{
+	v1alpha1.AnnotationReconcile, v1alpha1.AnnotationRetry,
+	v1alpha1.AnnotationCreationStep, v1alpha1.AnnotationCreationMethod, v1alpha1.AnnotationDeployMode, v1alpha1.AnnotationTargetPlatform,
+}
 
 // marks are the annotations with which Quoin coordinates its own requests. A patch of nothing else is no event.
 var marks = []string{v1alpha1.AnnotationAdminConfirmed}
@@ -75,7 +78,7 @@ func isMark(documents beforeAndAfter, changes map[string]any) bool {
 }
 
 // difference returns the changed fields by path: those of the spec, the owners, with which the garbage
-// collector deletes the object, and the requests.
+// collector deletes the object, and recordedAnnotations.
 func (k *recordedKind) difference(documents beforeAndAfter) (map[string]any, error) {
 	var fields [2]any
 	for i, d := range documents {
@@ -87,10 +90,10 @@ func (k *recordedKind) difference(documents beforeAndAfter) (map[string]any, err
 		if len(d.OwnerReferences) > 0 {
 			metadata["ownerReferences"] = d.OwnerReferences
 		}
-		requested := maps.Clone(d.Annotations)
-		maps.DeleteFunc(requested, func(name, _ string) bool { return !slices.Contains(requests, name) })
-		if len(requested) > 0 {
-			metadata["annotations"] = requested
+		annotations := maps.Clone(d.Annotations)
+		maps.DeleteFunc(annotations, func(name, _ string) bool { return !slices.Contains(recordedAnnotations, name) })
+		if len(annotations) > 0 {
+			metadata["annotations"] = annotations
 		}
 		if len(metadata) > 0 {
 			shown["metadata"] = metadata

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -166,4 +167,31 @@ func TestRefusedUpdateChangesNothing(t *testing.T) {
 	}
 	admin.call(t, "PUT", "/api/v1/deployments/"+id, map[string]any{"creationMethod": "ssh", "templateVariables": map[string]any{"replicas": 3}}).
 		is(200).want("creationMethod", "ssh").want("templateVariables.replicas", 3.0)
+}
+
+// The values of clients that a deployment has as annotations are recorded like its fields: the event has what changed. A request
+// that changes nothing has no event.
+func TestChangesOfAnnotationsAreRecorded(t *testing.T) {
+	id := create(t, acme, "Annotated")
+	path, admin := "/api/v1/deployments/"+id, acme.as(acme.admin)
+	for range 2 {
+		admin.call(t, "PUT", path, map[string]any{"creationMethod": "ssh"}).is(200).want("creationMethod", "ssh")
+		admin.call(t, "POST", path+"/creation-step/advance", map[string]any{"creationStep": "databases"}).is(200)
+	}
+	admin.call(t, "PUT", path, map[string]any{"creationMethod": "upload", "template": "single"}).is(200)
+	var got []string
+	for _, row := range eventsOf(t, acme, "Updated deployment configuration", id) {
+		got = append(got, row["outcome"]+" "+row["data"])
+	}
+	event := func(name, change string) string {
+		return fmt.Sprintf(`succeeded {"objectId":%q,"changes":{"metadata.annotations.platform.quoin.dev/%s":{%s}}}`, id, name, change)
+	}
+	want := []string{
+		event("creation-method", `"after":"ssh"`),
+		event("creation-step", `"after":"databases","before":"project"`),
+		event("creation-method", `"after":"upload","before":"ssh"`),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
 }

@@ -44,16 +44,8 @@ type Deployment struct {
 	CreationStep  string `json:"creationStep" enum:"project,upload,schema,github,ssh,databases,ready,demo"`
 }
 
-// Annotations with values of clients that Quoin stores and does not interpret.
-const (
-	annotationStep     = v1alpha1.Group + "/creation-step"
-	annotationMethod   = v1alpha1.Group + "/creation-method"
-	annotationMode     = v1alpha1.Group + "/deploy-mode"
-	annotationPlatform = v1alpha1.Group + "/target-platform"
-)
-
 func deploymentOf(d *v1alpha1.Deployment) Deployment {
-	step := d.Annotations[annotationStep]
+	step := d.Annotations[v1alpha1.AnnotationCreationStep]
 	if step == "" {
 		step = "ready"
 	}
@@ -146,7 +138,7 @@ func (a *api) createDeployment(ctx context.Context, in *CreateDeploymentInput) (
 	d := &v1alpha1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:   s.Namespace(),
-			Annotations: map[string]string{annotationStep: body.CreationStep, annotationPlatform: body.TargetPlatform},
+			Annotations: map[string]string{v1alpha1.AnnotationCreationStep: body.CreationStep, v1alpha1.AnnotationTargetPlatform: body.TargetPlatform},
 		},
 		Spec: v1alpha1.DeploymentSpec{DisplayName: string(body.Name), ReleaseChannel: channel},
 	}
@@ -298,8 +290,11 @@ func (a *api) resetStep(ctx context.Context, _ *rest.InDeployment) (*DeploymentO
 }
 
 func (a *api) setStep(ctx context.Context, step string) (*DeploymentOutput, error) {
-	d := rest.ScopeFrom(ctx).Deployment
-	if err := edit.Annotate(ctx, a.Kube, d, annotationStep, step); err != nil {
+	d, err := edit.Change(ctx, a.Kube, rest.ScopeFrom(ctx).Deployment, func(d *v1alpha1.Deployment) error {
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationCreationStep, step)
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &DeploymentOutput{deploymentOf(d)}, nil

@@ -23,7 +23,7 @@ const methodGitHub = "github"
 // by the caller and an environment on demand for each branch. Without a database, it is a ConfigMap.
 func (a *api) chooseModel(ctx context.Context, d *v1alpha1.Deployment, method, mode *string) error {
 	if method != nil {
-		d.Annotations[annotationMethod] = *method
+		d.Annotations[v1alpha1.AnnotationCreationMethod] = *method
 	}
 	if a.Repositories == nil {
 		if mode != nil && *mode != modeCLI {
@@ -32,7 +32,7 @@ func (a *api) chooseModel(ctx context.Context, d *v1alpha1.Deployment, method, m
 		return nil
 	}
 	if mode != nil {
-		d.Annotations[annotationMode] = *mode
+		d.Annotations[v1alpha1.AnnotationDeployMode] = *mode
 	}
 	d.Spec.Model.Repository = &v1alpha1.RepositorySource{}
 	d.Spec.OnDemand = &v1alpha1.OnDemand{Roles: []v1alpha1.OnDemandRole{v1alpha1.OnDemandRole(v1alpha1.BranchShared), v1alpha1.OnDemandRole(v1alpha1.BranchPersonal)}}
@@ -56,7 +56,7 @@ func deployModeOf(d *v1alpha1.Deployment) (mode, repository string) {
 		return modeGit, "git"
 	case d.Spec.Model.Repository == nil:
 		return modeCLI, ""
-	case d.Annotations[annotationMode] == modeGit:
+	case d.Annotations[v1alpha1.AnnotationDeployMode] == modeGit:
 		return modeGit, "deployRepo"
 	}
 	return modeCLI, "deployRepo"

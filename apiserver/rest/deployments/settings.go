@@ -69,8 +69,8 @@ func (a *api) settingsOf(ctx context.Context, d *v1alpha1.Deployment) (*Settings
 	shown := deploymentOf(d)
 	out := Settings{
 		ID: shown.ID, Name: shown.Name, DeploymentURL: shown.DeploymentURL, CreationStep: shown.CreationStep,
-		CreationMethod: rest.NilIfEmpty(d.Annotations[annotationMethod]),
-		CloudProvider:  "cubecloud", TargetPlatform: rest.NilIfEmpty(d.Annotations[annotationPlatform]), Region: a.Region.Name,
+		CreationMethod: rest.NilIfEmpty(d.Annotations[v1alpha1.AnnotationCreationMethod]),
+		CloudProvider:  "cubecloud", TargetPlatform: rest.NilIfEmpty(d.Annotations[v1alpha1.AnnotationTargetPlatform]), Region: a.Region.Name,
 		AutoDomain: rest.NilIfEmpty(d.Name + "." + tenant.DataDomain(rest.ScopeFrom(ctx).Account)),
 		Template:   "single", TemplateVariables: map[string]any{},
 		IsManaged: true, IsCold: d.Spec.Replicas != nil && *d.Spec.Replicas == 0, IsCubeSQLEnabled: true,
@@ -223,7 +223,7 @@ func (u *UpdateDeployment) applyVersion(spec *v1alpha1.DeploymentSpec, entries [
 func (u *UpdateDeployment) applySettings(d *v1alpha1.Deployment) error {
 	spec := &d.Spec
 	if u.CreationMethod != nil {
-		metav1.SetMetaDataAnnotation(&d.ObjectMeta, annotationMethod, *u.CreationMethod)
+		metav1.SetMetaDataAnnotation(&d.ObjectMeta, v1alpha1.AnnotationCreationMethod, *u.CreationMethod)
 	}
 	if u.Name != nil && string(*u.Name) != d.DisplayName() {
 		spec.DisplayName = string(*u.Name)
