@@ -3,6 +3,7 @@ package contract_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -159,7 +160,7 @@ func TestKubectlAndRESTReadEachOthersWrites(t *testing.T) {
 // Decision 2: of concurrent creates with the same name, exactly one succeeds.
 func TestConcurrentCreatesOfOneName(t *testing.T) {
 	const many = 12
-	statuses := make([]int, many)
+	statuses, ids := make([]int, many), make([]any, many)
 	var all sync.WaitGroup
 	for i := range many {
 		all.Go(func() {
@@ -167,18 +168,21 @@ func TestConcurrentCreatesOfOneName(t *testing.T) {
 			if statuses[i] = a.status; a.status != 200 && a.status != 409 {
 				t.Errorf("%d %s", a.status, a.raw)
 			}
+			ids[i] = a.at("id")
 		})
 	}
 	all.Wait()
-	succeeded := 0
-	for _, status := range statuses {
+	succeeded, id := 0, ""
+	for i, status := range statuses {
 		if status == 200 {
 			succeeded++
+			id = fmt.Sprint(ids[i])
 		}
 	}
 	if succeeded != 1 {
 		t.Errorf("%d creates succeeded: %v", succeeded, statuses)
 	}
+	wantCreations(t, globex, "Contested", id)
 	list := &v1alpha1.DeploymentList{}
 	if err := k8s.List(t.Context(), list, client.InNamespace(globex.name)); err != nil {
 		t.Fatal(err)
@@ -195,6 +199,29 @@ func TestConcurrentCreatesOfOneName(t *testing.T) {
 	if objects != 1 {
 		t.Errorf("%d objects, want 1", objects)
 	}
+}
+
+// wantCreations checks that the creation of the deployment with an id is the only one of its name that the audit log has as
+// succeeded, and that none has an unknown outcome.
+func wantCreations(t *testing.T, a *account, name, id string) {
+	t.Helper()
+	var succeeded []string
+	for _, row := range eventsOf(t, a, "Created deployment", "") {
+		if row["deployment_name"] == name && row["outcome"] != "failed" {
+			t.Errorf("a creation without deployment: %v", row)
+		}
+	}
+	for _, row := range eventsOf(t, a, "Created deployment", id) {
+		succeeded = append(succeeded, row["deployment_name"]+", "+row["outcome"])
+	}
+	if want := []string{name + ", succeeded"}; !slices.Equal(succeeded, want) {
+		t.Errorf("creations of deployment %s in the audit log: %q, want %q", id, succeeded, want)
+	}
+}
+
+// The event of a creation has the deployment, which gets its number after the object is created.
+func TestCreationsAreRecordedWithTheDeployment(t *testing.T) {
+	wantCreations(t, acme, "Recorded", create(t, acme, "Recorded"))
 }
 
 // Concurrent updates of one deployment are all applied.
