@@ -49,7 +49,7 @@ func TestAGroupIsPutBackAsItWasRead(t *testing.T) {
 	if suite.InMemory && len(read.List("members")) != members {
 		t.Fatalf("%d members", len(read.List("members")))
 	}
-	if suite.InMemory { // in a cluster only the members that exist are visible
+	if suite.InMemory { // in a cluster only the members that exist are visible: TestAGroupOfUsersIsPutBackAsItWasRead
 		admin.Call(t, "PUT", "/Groups/"+id, string(read.Raw)).WantStatus(200).Want("meta.version", read.Text("meta.version"))
 	}
 	got := admin.Call(t, "PUT", "/Groups/"+id+"?excludedAttributes=members", zipped(t, largeGroup(name, members)), "Content-Encoding", "gzip").WantStatus(200)

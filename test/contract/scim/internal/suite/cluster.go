@@ -28,15 +28,15 @@ var Kubernetes client.Client
 // Cluster is the cluster of the tests.
 var Cluster *clustertest.Cluster
 
-// APIServers are the replicas of `quoin apiserver`; controller is `quoin controller`.
+// APIServers are the replicas of `quoin apiserver`; Controller is `quoin controller`.
 var (
 	APIServers [2]*clustertest.Process
-	controller *clustertest.Process
+	Controller *clustertest.Process
 )
 
 // Processes returns all processes.
 func Processes() []*clustertest.Process {
-	return []*clustertest.Process{controller, APIServers[0], APIServers[1]}
+	return []*clustertest.Process{Controller, APIServers[0], APIServers[1]}
 }
 
 // Main is the TestMain of a package: it starts the processes and runs the tests.
@@ -60,7 +60,7 @@ func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (int, error)
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return 0, err
 	}
-	controller = c.Quoin(filepath.Join(logs, "controller.log"), "controller", "--leader-elect=false", "--quoin-image=quoin:test")
+	Controller = c.Quoin(filepath.Join(logs, "controller.log"), "controller", "--leader-elect=false", "--quoin-image=quoin:test")
 	for i := range APIServers {
 		var err error
 		if Replicas[i], err = freeport.Address(); err != nil {
