@@ -96,7 +96,7 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 		onlyReal("simulated nodes run no containers")
 		Expect(world.BuildHelm(ctx)).To(Succeed())
 		t = &tenant{name: "chart", digests: map[string]string{}}
-		t.push(ctx, "v1.2.3")
+		t.push(ctx, "v1.2.2", "v1.2.3")
 		takeOver(ctx, t)
 		registry = world.ProxyRegistry()
 		volume := filepath.Join(world.Dir, "chart-volume")
@@ -154,9 +154,18 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 		Eventually(meta).WithContext(ctx).Should(And(servers.HaveStatus(http.StatusOK), HaveField("Text", ContainSubstring(`"cubes"`))))
 	})
 
-	It("serves the REST API through the Kubernetes API", func(ctx SpecContext) {
-		Expect(kubectl(ctx, "get", "--raw", servers.Aggregated+t.name+"/proxy/api/v1/deployments")).To(ContainSubstring(`"name":"analytics"`))
-	})
+	It("creates, updates and deletes a deployment over REST, with a data model that Quoin keeps, consistently with kubectl", func(ctx SpecContext) {
+		path := t.createOverREST(ctx, rest)
+		Expect(t.pods(ctx, "sales")).To(ConsistOf(HaveField("Spec.InitContainers", ConsistOf(HaveField("Name", "model-fetch")))))
+		t.changeVersions(ctx, rest, path)
+		t.useAggregation(ctx, path)
+		t.deleteOverREST(ctx, rest, path)
+		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.4"))
+	}, SpecTimeout(5*time.Minute))
+
+	It("provisions users and groups over SCIM, consistently with kubectl", func(ctx SpecContext) {
+		scimClients[0].connect(ctx, t, rest).provision(ctx)
+	}, SpecTimeout(3*time.Minute))
 
 	It("rejects invalid objects, and changes that the gateway must not make", func(ctx SpecContext) {
 		_, err := world.Kubectl(ctx, "", "patch", "qdep/analytics", "-n", t.name, "--type=merge", "-p", `{"spec":{"replicas":-1}}`)
@@ -220,7 +229,7 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 		// Through it the Kubernetes API server reports changes with kubectl.
 		kubectl(ctx, "wait", "apiservice/"+aggregated, "--for=condition=Available", "--timeout=60s")
 		t.patch(ctx, "qdep/analytics", `{"displayName": "Installed again"}`)
-		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.3"))
+		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.4"))
 		Expect(t.podNames(ctx, "analytics")).To(Equal(pods))
 		Eventually(meta).WithContext(ctx).Should(servers.HaveStatus(http.StatusOK))
 		Eventually(func() string { return rest.Ask(ctx, 0, http.MethodGet, export, nil).Text }).WithContext(ctx).Should(And(

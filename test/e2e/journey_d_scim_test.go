@@ -70,12 +70,7 @@ var _ = Describe("Provisioning over SCIM", Ordered, ContinueOnFailure, func() {
 
 	for _, c := range scimClients {
 		It("creates, matches, updates, deactivates, pushes a group and deletes, with the profile: "+c.name(), func(ctx SpecContext) {
-			p := c.connect(ctx, t, f)
-			id := p.createUser(ctx)
-			groupID := p.pushGroup(ctx, id)
-			p.pushLargeGroups(ctx, id)
-			p.deactivate(ctx, id)
-			p.delete(ctx, id, groupID)
+			c.connect(ctx, t, f).provision(ctx)
 		}, SpecTimeout(3*time.Minute))
 	}
 
@@ -108,6 +103,16 @@ func (c scimClient) connect(ctx context.Context, t *tenant, f *servers.REST) *pr
 		Eventually(func() servers.Reply { return p.Ask(ctx, replica, "GET", scimBase+"/Users?count=0", nil) }).Should(servers.HaveStatus(200))
 	}
 	return p
+}
+
+// provision does what an identity provider does with a user and its groups.
+func (p *provisioner) provision(ctx context.Context) {
+	GinkgoHelper()
+	id := p.createUser(ctx)
+	group := p.pushGroup(ctx, id)
+	p.pushLargeGroups(ctx, id)
+	p.deactivate(ctx, id)
+	p.delete(ctx, id, group)
 }
 
 // user returns the body that creates the user.

@@ -163,7 +163,7 @@ func (c *Cluster) Connect(ctx context.Context) error {
 // of Quoin may run, and no Account may exist, whose finalizer a process removes.
 func (c *Cluster) Uninstall(ctx context.Context) error {
 	for _, folder := range []string{"aggregation", "crd", "rbac"} {
-		if _, err := c.Kubectl(ctx, "", "delete", "-k", Repository("config", folder), "--ignore-not-found", "--timeout=90s"); err != nil {
+		if _, err := c.Kubectl(ctx, "", "delete", "-k", Repository("config", folder), "--ignore-not-found", "--timeout=180s"); err != nil {
 			return err
 		}
 	}
