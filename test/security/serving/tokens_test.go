@@ -4,8 +4,11 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
@@ -104,7 +108,7 @@ func TestMadeUpTokensOnKubernetesPaths(t *testing.T) {
 func TestMadeUpTokensOfOneClient(t *testing.T) {
 	token := serviceAccount(t, "newcomer", "get")
 	client := from(t, 5)
-	const tokens, mostReviews = 400, 80
+	const tokens, most = 400, 80
 	var mu sync.Mutex
 	statuses := map[int]int{}
 	reviews := reviewsOf(func() {
@@ -119,7 +123,7 @@ func TestMadeUpTokensOfOneClient(t *testing.T) {
 		})
 	})
 	t.Logf("%d made-up tokens: %d TokenReviews, statuses %v", tokens, reviews, statuses)
-	if reviews > mostReviews || statuses[http.StatusTooManyRequests] < tokens-mostReviews {
+	if reviews > most || statuses[http.StatusTooManyRequests] < tokens-most {
 		t.Errorf("%d made-up tokens of a client caused %d TokenReviews; statuses %v", tokens, reviews, statuses)
 	}
 	for _, host := range []string{victim, other} {
@@ -129,41 +133,126 @@ func TestMadeUpTokensOfOneClient(t *testing.T) {
 	}
 }
 
-// TestMadeUpTokensOfManyClients: a client with many addresses sends made-up tokens to all accounts without pause. A
-// ServiceAccount that has called before goes on, with the same token after it has to be reviewed again, and with a new one.
-// TokenReviews stay bounded.
-func TestMadeUpTokensOfManyClients(t *testing.T) {
-	token := serviceAccount(t, "regular", "get")
-	regular, first := from(t, 1), token()
-	if a := get(t, regular, victim, "/api/v1/deployments", first); a.Status != http.StatusOK {
-		t.Fatalf("before the attack: %d %s", a.Status, a.Body)
+// The limits of the TokenReviews of unknown tokens, those of apiserver/auth: in a second, and at once.
+const (
+	accountReviews, accountReviewsAtOnce = 10, 40
+	totalReviews, totalReviewsAtOnce     = 50, 100
+)
+
+// mostReviews returns how many TokenReviews made-up tokens may cause in a number of accounts and a time.
+func mostReviews(accounts int, d time.Duration) int64 {
+	ofAccounts := float64(accounts) * (accountReviewsAtOnce + accountReviews*d.Seconds())
+	return int64(min(ofAccounts, totalReviewsAtOnce+totalReviews*d.Seconds()))
+}
+
+// flood is a client with many addresses that sends made-up tokens.
+type flood struct {
+	clients []*http.Client
+	// busy counts the requests that were refused as busy.
+	busy, sent atomic.Int64
+	ended      atomic.Bool
+}
+
+func newFlood(t *testing.T) *flood {
+	t.Helper()
+	f := &flood{}
+	for n := range byte(100) {
+		f.clients = append(f.clients, from(t, 100+n))
 	}
-	attack := func() (busy int) {
-		for n := range byte(100) {
-			client := from(t, 100+n)
-			for _, host := range []string{victim, other, mallory} {
-				for range 2 {
-					if a := get(t, client, host, "/api/v1/deployments", madeUp()); a.Status == http.StatusServiceUnavailable {
-						busy++
-					}
-				}
-			}
-			client.CloseIdleConnections()
+	return f
+}
+
+// attack sends six tokens from each address to accounts, unless the attack is ended before.
+func (f *flood) attack(t *testing.T, hosts ...string) {
+	together(6*len(f.clients), func(i int) {
+		if f.ended.Load() {
+			return
 		}
-		return busy
-	}
-	reviews := reviewsOf(func() {
-		if busy := attack(); busy == 0 {
-			t.Error("no request of the attack was refused as busy: it is too weak for this test")
+		f.sent.Add(1)
+		if a := get(t, f.clients[i%len(f.clients)], hosts[i%len(hosts)], "/api/v1/deployments", madeUp()); a.Status == http.StatusServiceUnavailable {
+			f.busy.Add(1)
 		}
 	})
-	t.Logf("600 made-up tokens of 100 addresses: %d TokenReviews", reviews)
+}
+
+// refuses waits until further requests are refused as busy.
+func (f *flood) refuses(t *testing.T) {
+	t.Helper()
+	before := f.busy.Load()
+	apiclient.Soon(t, func() error {
+		if f.busy.Load() == before {
+			return errors.New("no request of the attack is refused as busy: it is too weak for this test")
+		}
+		return nil
+	})
+}
+
+// furtherHosts creates accounts and returns their hosts when the server serves them.
+func furtherHosts(t *testing.T, n int) []string {
+	t.Helper()
+	client := from(t, 1)
+	var hosts []string
+	for i := range n {
+		name := fmt.Sprintf("further-%d", i)
+		host := name + ".example.com"
+		if err := cluster.Account(t.Context(), name, v1alpha1.AccountSpec{Host: v1alpha1.Host(host)}); err != nil {
+			t.Fatal(err)
+		}
+		apiclient.Soon(t, func() error {
+			a, err := apiclient.Request{Method: http.MethodGet, URL: "https://" + host + "/api/v1/deployments"}.Send(t.Context(), client)
+			if err == nil && a.Status != http.StatusUnauthorized {
+				err = fmt.Errorf("%d %s", a.Status, a.Body)
+			}
+			return err
+		})
+		hosts = append(hosts, host)
+	}
+	return hosts
+}
+
+// TestMadeUpTokensOfManyClients: a client with many addresses sends made-up tokens to one account, and to so many that their
+// limits together exceed that of all. TokenReviews stay within both.
+func TestMadeUpTokensOfManyClients(t *testing.T) {
+	for name, hosts := range map[string][]string{"one account": {mallory}, "many accounts": furtherHosts(t, 6)} {
+		t.Run(name, func(t *testing.T) {
+			f, start := newFlood(t), time.Now()
+			reviews := reviewsOf(func() { f.attack(t, hosts...) })
+			most := mostReviews(len(hosts), time.Since(start))
+			t.Logf("%d made-up tokens: %d TokenReviews, at most %d are allowed", f.sent.Load(), reviews, most)
+			if reviews == 0 || reviews > most || f.busy.Load() == 0 {
+				t.Errorf("%d TokenReviews, want some and at most %d; %d requests were refused as busy", reviews, most, f.busy.Load())
+			}
+		})
+	}
+}
+
+// TestRegularClientDuringMadeUpTokens: a client with many addresses sends made-up tokens to all accounts without pause. A
+// ServiceAccount that has called before goes on, with the same token after it has to be reviewed again, and with a new one.
+func TestRegularClientDuringMadeUpTokens(t *testing.T) {
+	token := serviceAccount(t, "regular", "get")
+	regular, first := from(t, 1), token()
+	apiclient.Soon(t, func() error { // after the attacks of other tests
+		if a := get(t, regular, victim, "/api/v1/deployments", first); a.Status != http.StatusOK {
+			return fmt.Errorf("before the attack: %d %s", a.Status, a.Body)
+		}
+		return nil
+	})
 	time.Sleep(11 * time.Second) // the review of the first token has expired
-	attack()
+	f := newFlood(t)
+	var attacker sync.WaitGroup
+	attacker.Go(func() {
+		for !f.ended.Load() {
+			f.attack(t, victim, other, mallory)
+		}
+	})
+	defer attacker.Wait()
+	defer f.ended.Store(true)
 	for name, token := range map[string]string{"the same token": first, "a new token": token()} {
+		f.refuses(t)
 		if a := get(t, regular, victim, "/api/v1/deployments", token); a.Status != http.StatusOK {
 			t.Errorf("%s during the attack: %d %s", name, a.Status, a.Body)
 		}
+		f.refuses(t)
 	}
 }
 
