@@ -243,7 +243,7 @@ func startPrometheus(t *testing.T, c *localCluster, token, rules string) *promet
 	folder := t.TempDir()
 	secret, config := filepath.Join(folder, "token"), filepath.Join(folder, "prometheus.yml")
 	var jobs strings.Builder
-	for _, component := range []string{"controller", "apiserver", "gateway"} {
+	for _, component := range processes {
 		fmt.Fprintf(&jobs, scrapeJob, component, secret, c.ports["quoin-"+component+"-metrics"])
 	}
 	for file, text := range map[string]string{secret: token, config: fmt.Sprintf(scrapeConfig, rules, jobs.String())} {
@@ -303,22 +303,6 @@ func (p *prometheus) count(t *testing.T, query string) int {
 		t.Fatalf("%s: %s", query, answer.Error)
 	}
 	return len(answer.Data.Result)
-}
-
-// checkOwners checks that each process exports only its own metrics.
-func (p *prometheus) checkOwners(t *testing.T) {
-	t.Helper()
-	for owner, names := range map[string]string{
-		"controller": "deployment|releasechannel|object|git", "apiserver": "apiserver|audit|store|http|dbt|repositor", "gateway": "gateway",
-	} {
-		selector := fmt.Sprintf(`{__name__=~"quoin_(%s).*",job%%squoin-%s-metrics"}`, names, owner)
-		if n := p.count(t, fmt.Sprintf(selector, `="`)); n == 0 {
-			t.Errorf("the %s exports no metrics", owner)
-		}
-		if n := p.count(t, fmt.Sprintf(selector, `!="`)); n > 0 {
-			t.Errorf("other processes export %d series of the %s: %s", n, owner, p.get(t, "/api/v1/query?query="+url.QueryEscape("group by (__name__, job) ("+fmt.Sprintf(selector, `!="`)+")")))
-		}
-	}
 }
 
 // checkAlerts checks that all alerts have been evaluated without errors.
