@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"sync"
 
 	toolscache "k8s.io/client-go/tools/cache"
@@ -90,13 +89,13 @@ func (c *Catalog) all(namespace string) ([]*v1alpha1.Deployment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list deployments: %w", err)
 	}
-	list = make([]*v1alpha1.Deployment, 0, len(stored))
+	deployments := make([]*v1alpha1.Deployment, 0, len(stored))
 	for _, o := range stored {
-		if d, ok := o.(*v1alpha1.Deployment); ok && d.DeletionTimestamp.IsZero() && NumberOf(d) > 0 {
-			list = append(list, d)
+		if d, ok := o.(*v1alpha1.Deployment); ok {
+			deployments = append(deployments, d)
 		}
 	}
-	slices.SortFunc(list, compareNumbers[*v1alpha1.Deployment])
+	list = byNumber(deployments)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.changes[namespace] == before {
@@ -179,7 +178,7 @@ func (c *Catalog) findLive(ctx context.Context, namespace, id string) (*v1alpha1
 func (c *Catalog) Environments(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
 	list := &v1alpha1.EnvironmentList{}
 	err := c.kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy)
-	return byNumber[v1alpha1.Environment](list.Items), err
+	return byNumber(pointers(list.Items)), err
 }
 
 // Branches returns the branches of a deployment that have a number, by number, from the cache. The
@@ -187,7 +186,7 @@ func (c *Catalog) Environments(ctx context.Context, d *v1alpha1.Deployment) ([]*
 func (c *Catalog) Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
 	list := &v1alpha1.BranchList{}
 	err := c.kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy)
-	return byNumber[v1alpha1.Branch](list.Items), err
+	return byNumber(pointers(list.Items)), err
 }
 
 // ProductionBranch returns the name of the branch that production runs; empty if the model is not in

@@ -58,18 +58,30 @@ func NumberOf[O client.Object](o O) int64 {
 }
 
 // byNumber returns the objects that have a number and are not being deleted, by number.
-func byNumber[T any, P interface {
-	*T
-	client.Object
-}](items []T) []P {
-	var found []P
-	for i := range items {
-		if o := P(&items[i]); NumberOf(o) > 0 && o.GetDeletionTimestamp().IsZero() {
-			found = append(found, o)
+func byNumber[O client.Object](objects []O) []O {
+	type numbered struct {
+		number int64
+		object O
+	}
+	found := make([]numbered, 0, len(objects))
+	for _, o := range objects {
+		if number := NumberOf(o); number > 0 && o.GetDeletionTimestamp().IsZero() {
+			found = append(found, numbered{number, o})
 		}
 	}
-	slices.SortFunc(found, compareNumbers[P])
-	return found
+	slices.SortFunc(found, func(x, y numbered) int { return cmp.Compare(x.number, y.number) })
+	sorted := make([]O, len(found))
+	for i := range found {
+		sorted[i] = found[i].object
+	}
+	return sorted
 }
 
-func compareNumbers[P client.Object](x, y P) int { return cmp.Compare(NumberOf(x), NumberOf(y)) }
+// pointers returns pointers to the items of a list.
+func pointers[T any](items []T) []*T {
+	all := make([]*T, len(items))
+	for i := range items {
+		all[i] = &items[i]
+	}
+	return all
+}
