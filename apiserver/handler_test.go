@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/guide"
+	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
@@ -67,5 +70,24 @@ func TestAgain(t *testing.T) {
 	}
 	if _, err := again(t.Context()); !errors.Is(err, auth.ErrNoCredential) {
 		t.Errorf("the issuer was removed: %v", err)
+	}
+}
+
+// TestDocsOnTheAggregatedAPI: callers of the aggregated API, whose requests do not go through the routing of hosts, read the
+// reference and the guides too.
+func TestDocsOnTheAggregatedAPI(t *testing.T) {
+	api, err := rest.New(rest.Options{Version: "1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &handler{api: api, guides: guide.Guides{"/docs/ai": []byte("<h1>AI</h1>")}, limits: newLimits(100, 100)}
+	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "acme"}}
+	p := &auth.Principal{Kind: auth.KindKubernetes, Account: "acme", ID: "ada"}
+	for path, want := range map[string]string{"/docs": "Quoin Platform API", "/docs/ai": "<h1>AI</h1>"} {
+		got := httptest.NewRecorder()
+		f.serve(got, httptest.NewRequest(http.MethodGet, path, nil), account, p)
+		if got.Code != http.StatusOK || got.Header().Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(got.Body.String(), want) {
+			t.Errorf("%s: %d %v %.200s, want %q", path, got.Code, got.Header(), got.Body, want)
+		}
 	}
 }
