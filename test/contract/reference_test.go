@@ -92,6 +92,12 @@ func TestReferencePage(t *testing.T) {
 func TestRequestsAreDescribed(t *testing.T) {
 	s := readSpecification(t)
 	const deployment, model = "/api/v1/deployments/{deploymentId}", "/build/api/v1/deployments/{deploymentId}"
+	const creations, tokens = "/build/api/v1/deployments", deployment + "/environments/{environmentId}/tokens"
+	creation := func(provider, managed string) string {
+		return `{"name":"Described","region":"here","cloudProvider":"` + provider + `","targetPlatform":"aws","isManaged":` + managed + `,"creationStep":"project"}`
+	}
+	environment, _ := globex.as(globex.admin).call(t, "GET", "/api/v1/deployments/"+globex.id+"/environments", nil).is(200).at("items.0.id").(string)
+	ids := strings.NewReplacer("{deploymentId}", globex.id, "{environmentId}", environment)
 	for _, c := range []struct {
 		method, path, body string
 		valid              bool
@@ -112,6 +118,13 @@ func TestRequestsAreDescribed(t *testing.T) {
 		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchName":"next","branchId":null}`, true},
 		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchName":null,"branchId":1}`, true},
 		{"put", model + "/branches/staging-environment", `{"enabled":true,"branchName":null}`, false},
+		{"post", creations, creation("cubecloud", "true"), true},
+		{"post", creations, creation("aws", "true"), false},
+		{"post", creations, creation("cubecloud", "false"), false},
+		{"put", deployment, `{"cloudProvider":"cubecloud"}`, true},
+		{"put", deployment, `{"cloudProvider":"aws"}`, false},
+		{"post", tokens, `{"security_context":{},"scopes":["meta"]}`, true},
+		{"post", tokens, `{"security_context":{},"scopes":["data"]}`, false},
 	} {
 		schema, err := s.compiler.Compile("https://spec.test/#/paths/" + url.PathEscape(strings.ReplaceAll(c.path, "/", "~1")) + "/" + c.method + "/requestBody/content/application~1json/schema")
 		if err != nil {
@@ -127,6 +140,6 @@ func TestRequestsAreDescribed(t *testing.T) {
 		if c.valid {
 			continue // it would change the deployment of other tests
 		}
-		globex.as(globex.admin).call(t, strings.ToUpper(c.method), strings.Replace(c.path, "{deploymentId}", globex.id, 1), json.RawMessage(c.body)).is(400)
+		globex.as(globex.admin).call(t, strings.ToUpper(c.method), ids.Replace(c.path), json.RawMessage(c.body)).is(400)
 	}
 }
