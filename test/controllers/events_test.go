@@ -3,6 +3,7 @@ package controllers_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,6 +80,30 @@ func TestEventsOfRollouts(t *testing.T) {
 		if diff := cmp.Diff(step.want, w.events.of(d)); diff != "" {
 			t.Errorf("events of %s (-want +got):\n%s", step.name, diff)
 		}
+	}
+}
+
+// TestAccountAppliedAfterItsObjects: a client applies a deployment and a user, and their account a moment later. That is no reason
+// for an event; an account that is still missing after the time that a client takes is.
+func TestAccountAppliedAfterItsObjects(t *testing.T) {
+	for name, follows := range map[string]bool{"an account that follows": true, "no account": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			d, u := w.deployment("analytics"), w.user("ada", "ada@example.com")
+			w.create(d)
+			w.create(u)
+			w.pass()
+			if follows {
+				w.populate()
+			}
+			w.settle()
+			for _, o := range []client.Object{d, u} {
+				isMissing := func(line string) bool { return strings.HasPrefix(line, "Warning "+v1alpha1.ReasonAccountNotFound) }
+				if events := w.events.of(o); slices.ContainsFunc(events, isMissing) == follows {
+					t.Errorf("events of %T: %q", o, events)
+				}
+			}
+		})
 	}
 }
 
