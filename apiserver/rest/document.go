@@ -42,16 +42,36 @@ func (a *API) Reference() []byte { return a.page }
 func (a *API) render() error {
 	doc := a.huma.OpenAPI()
 	addExamples(doc)
-	var err error
-	if a.document, err = json.Marshal(doc); err != nil {
-		return fmt.Errorf("write OpenAPI document: %w", err)
-	}
 	page := &bytes.Buffer{}
 	if err := reference.Execute(page, append(a.referenceTags(), a.sections...)); err != nil {
 		return fmt.Errorf("write reference page: %w", err)
 	}
 	a.page = page.Bytes()
+	for _, s := range doc.Components.Schemas.Map() {
+		addNull(s)
+	}
+	var err error
+	if a.document, err = json.Marshal(doc); err != nil {
+		return fmt.Errorf("write OpenAPI document: %w", err)
+	}
 	return nil
+}
+
+// addNull adds null to the choices of values that may be null: in JSON Schema an enum without it excludes null whatever the type is.
+func addNull(s *huma.Schema) {
+	if s == nil {
+		return
+	}
+	if s.Nullable && len(s.Enum) > 0 && !slices.Contains(s.Enum, nil) {
+		s.Enum = append(slices.Clone(s.Enum), nil)
+	}
+	for _, property := range s.Properties {
+		addNull(property)
+	}
+	addNull(s.Items)
+	for _, one := range slices.Concat(s.OneOf, s.AnyOf, s.AllOf) {
+		addNull(one)
+	}
 }
 
 //go:embed reference.html

@@ -122,6 +122,7 @@ func TestRequestsAreDescribed(t *testing.T) {
 		{"post", creations, creation("aws", "true"), false},
 		{"post", creations, creation("cubecloud", "false"), false},
 		{"put", deployment, `{"cloudProvider":"cubecloud"}`, true},
+		{"put", deployment, `{"cloudProvider":null,"creationMethod":null}`, true},
 		{"put", deployment, `{"cloudProvider":"aws"}`, false},
 		{"post", tokens, `{"security_context":{},"scopes":["meta"]}`, true},
 		{"post", tokens, `{"security_context":{},"scopes":["data"]}`, false},
