@@ -392,7 +392,9 @@ func TestReplacedGroupsKeepTheirRemovals(t *testing.T) {
 	g.Spec.Members = []v1alpha1.ScimMember{{Value: "ada"}, {Value: "bob"}}
 	g.Status.RemovedMembers = []string{"bob", "eve"}
 	m.put(g)
-	referrers := func(id string) []*v1alpha1.ScimGroup { return m.view(t.Context(), "acme", schema.Group, nil).referrers(id, nil) }
+	referrers := func(id string) []*v1alpha1.ScimGroup {
+		return m.view(t.Context(), "acme", schema.Group, nil).referrers(id, nil)
+	}
 	if ada, bob := referrers("ada"), referrers("bob"); len(ada) != 1 || len(bob) != 0 {
 		t.Errorf("groups of ada: %v, of bob: %v", ada, bob)
 	}
