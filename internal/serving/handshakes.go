@@ -21,7 +21,7 @@ import (
 // open connection does.
 const (
 	// handshakesPerSecond and handshakeBurst are those of a client address that begin without delay.
-	handshakesPerSecond, handshakeBurst = 50, 100
+	handshakesPerSecond, handshakeBurst = 20, 100
 	// excessPerProcessor are those of all client addresses beyond that, for each second and processor: together
 	// they use some 4 % of the processor time.
 	excessPerProcessor = 100
