@@ -48,6 +48,7 @@ func isUnavailable(err error) bool {
 func (s *session) describe(err error) string {
 	var status apierrors.APIStatus
 	var request *url.Error
+	unknown := unknownFields(err)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
@@ -59,8 +60,8 @@ func (s *session) describe(err error) string {
 		return "not allowed: " + oneLine(err.Error()) + "; an administrator can bind the ClusterRole quoin-viewer, quoin-editor or quoin-admin"
 	case isMissingKind(err):
 		return "this cluster has no " + v1alpha1.GroupVersion.String() + " kind of that name: Quoin is not installed, or of a release that does not match this plugin (" + s.Version + ")"
-	case len(unknownFields(err)) > 0:
-		return "nothing was changed: the installed CRDs do not know " + strings.Join(unknownFields(err), ", ") + "; upgrade them to the release of this plugin (" + s.Version + ")"
+	case len(unknown) > 0:
+		return "nothing was changed: the installed CRDs do not know " + strings.Join(unknown, ", ") + "; upgrade them to the release of this plugin (" + s.Version + ")"
 	case errors.As(err, &status):
 		return oneLine(err.Error())
 	case errors.As(err, &request):

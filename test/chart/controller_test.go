@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/quoin-dev/quoin/internal/serving/logtest"
 	"github.com/quoin-dev/quoin/test/internal/freeport"
 )
 
@@ -102,24 +102,7 @@ func (c *cluster) run(t *testing.T, component, binary string, addresses ...strin
 }
 
 // safeLog is a log that can be read and written concurrently.
-type safeLog struct {
-	mutex sync.Mutex
-	text  strings.Builder
-}
-
-// Write implements io.Writer.
-func (l *safeLog) Write(p []byte) (int, error) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.text.Write(p)
-}
-
-// String returns the log so far.
-func (l *safeLog) String() string {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.text.String()
-}
+type safeLog struct{ logtest.Buffer }
 
 // has reports whether a line contains all words.
 func (l *safeLog) has(words ...string) bool {

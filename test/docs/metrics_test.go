@@ -3,9 +3,6 @@ package docs_test
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -38,37 +35,21 @@ func metric(kind string, labels []string) string {
 func declaredMetrics(t *testing.T) map[string]string {
 	t.Helper()
 	declared := map[string]string{}
-	for _, folder := range []string{"apiserver", "controllers", "gateway", "internal", "cmd"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(file string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
-				return err
-			}
-			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(parsed, func(n ast.Node) bool {
-				call, ok := n.(*ast.CallExpr)
-				if !ok {
-					return true
-				}
-				if function, ok := call.Fun.(*ast.SelectorExpr); ok && constructors[function.Sel.Name] != "" && len(call.Args) > 0 {
-					for _, name := range metricNames(call.Args[0]) {
-						kind := constructors[function.Sel.Name]
-						if function.Sel.Name == "NewDesc" && strings.HasSuffix(name, "_total") {
-							kind = "counter"
-						}
-						declared[name] = metric(kind, labelNames(call.Args))
-					}
-				}
-				return true
-			})
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
+	inspectSource(t, func(n ast.Node) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return
 		}
-	}
+		if function, ok := call.Fun.(*ast.SelectorExpr); ok && constructors[function.Sel.Name] != "" && len(call.Args) > 0 {
+			for _, name := range metricNames(call.Args[0]) {
+				kind := constructors[function.Sel.Name]
+				if function.Sel.Name == "NewDesc" && strings.HasSuffix(name, "_total") {
+					kind = "counter"
+				}
+				declared[name] = metric(kind, labelNames(call.Args))
+			}
+		}
+	}, "apiserver", "controllers", "gateway", "internal", "cmd")
 	return declared
 }
 

@@ -8,13 +8,13 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/quoin-dev/quoin/internal/serving/logtest"
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
@@ -26,22 +26,7 @@ type watching struct {
 	name    string
 	command *exec.Cmd
 	stderr  strings.Builder
-
-	mu     sync.Mutex
-	stdout strings.Builder
-}
-
-// Write implements io.Writer for what the command prints.
-func (w *watching) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.stdout.Write(p)
-}
-
-func (w *watching) text() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.stdout.String()
+	stdout  logtest.Buffer
 }
 
 // watchCommand creates a deployment and returns a command that watches it.
@@ -75,7 +60,7 @@ var version = regexp.MustCompile(`(?m)^Version: +(\S+)\r?$`)
 func (w *watching) await(t *testing.T, is func(version string) bool) {
 	t.Helper()
 	if err := apiclient.Eventually(func() error {
-		text := w.text()
+		text := w.stdout.String()
 		last := text[max(0, strings.LastIndex(text, "Name: ")):]
 		if shown := version.FindStringSubmatch(last); shown == nil || !is(shown[1]) || !strings.Contains(last, "Status:      Succeeded") {
 			return fmt.Errorf("the last screen is\n%s", last)
@@ -118,14 +103,14 @@ func screens(text string) int { return strings.Count(text, "Name:        watched
 // interrupted.
 func TestWatchToFile(t *testing.T) {
 	w := watchCommand(t, "watched-file")
-	w.command.Stdout = w
+	w.command.Stdout = &w.stdout
 	w.start(t)
 	w.rollOut(t)
 	if err := w.command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitEnd(t)
-	text := w.text()
+	text := w.stdout.String()
 	if n := screens(text); n < 2 || strings.Count(text, "\n\nName: ") != n-1 || !strings.HasPrefix(text, "Name: ") || strings.Contains(text, "\x1b") {
 		t.Errorf("%d screens:\n%q", n, text)
 	}
@@ -139,9 +124,9 @@ func TestWatchOnTerminal(t *testing.T) {
 	// Ctrl-C is sent to the processes of the terminal.
 	w.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	w.start(t)
-	go func() { _, _ = io.Copy(w, user) }() // until the terminal is closed
+	go func() { _, _ = io.Copy(&w.stdout, user) }() // until the terminal is closed
 	w.rollOut(t)
-	text := w.text()
+	text := w.stdout.String()
 	if n := screens(text); n < 2 || strings.Count(text, clearScreen+"Name: ") != n || strings.Count(text, "\x1b") != 2*n {
 		t.Errorf("%d screens:\n%q", n, text)
 	}
