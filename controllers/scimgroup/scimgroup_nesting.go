@@ -70,7 +70,7 @@ func groupsIn(ctx context.Context, c *kube.Client, namespace, name string) ([]st
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, slices.DeleteFunc(groupNames(chunk.Spec.AllMembers()), g.Spec.RemovesMember)...)
+		names = append(names, slices.DeleteFunc(groupNames(chunk.Spec.Members), g.Spec.RemovesMember)...)
 	}
 	return names, nil
 }

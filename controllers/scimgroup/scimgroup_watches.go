@@ -23,9 +23,11 @@ import (
 const (
 	// indexChunk is the index of groups by chunk.
 	indexChunk = requests.CacheOnly + "chunk"
-	// indexMember is the index of groups and chunks by the buckets of their members.
-	indexMember = requests.CacheOnly + "member"
-	// buckets is the number of buckets of members. An index by member would need several strings and a map
+	// indexGroup is the index of groups and chunks by the groups that are their members.
+	indexGroup = requests.CacheOnly + "group"
+	// indexUser is the index of groups and chunks by the buckets of the users that are their members.
+	indexUser = requests.CacheOnly + "user"
+	// buckets is the number of buckets of users. An index by user would need several strings and a map
 	// for each of hundreds of thousands of memberships; this index returns a few chunks to search.
 	buckets = 1 << 14
 )
@@ -41,18 +43,10 @@ const (
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		indexer.IndexField(ctx, &v1alpha1.ScimGroup{}, scim.IndexWanted, scim.Wanted(claims.GroupName)),
-		indexer.IndexField(ctx, &v1alpha1.ScimGroup{}, indexMember, func(o client.Object) []string {
-			if g, ok := o.(*v1alpha1.ScimGroup); ok {
-				return bucketsOf(g.Spec.EffectiveMembers())
-			}
-			return nil
-		}),
-		indexer.IndexField(ctx, &v1alpha1.ScimMemberChunk{}, indexMember, func(o client.Object) []string {
-			if chunk, ok := o.(*v1alpha1.ScimMemberChunk); ok {
-				return bucketsOf(chunk.Spec.AllMembers())
-			}
-			return nil
-		}),
+		indexer.IndexField(ctx, &v1alpha1.ScimGroup{}, indexUser, bucketsOfUsers),
+		indexer.IndexField(ctx, &v1alpha1.ScimMemberChunk{}, indexUser, bucketsOfUsers),
+		indexer.IndexField(ctx, &v1alpha1.ScimGroup{}, indexGroup, groupsAmong),
+		indexer.IndexField(ctx, &v1alpha1.ScimMemberChunk{}, indexGroup, groupsAmong),
 		indexer.IndexField(ctx, &v1alpha1.ScimGroup{}, indexChunk, func(o client.Object) []string {
 			var names []string
 			if g, ok := o.(*v1alpha1.ScimGroup); ok {
@@ -84,25 +78,49 @@ func ofRole(c client.Reader) handler.MapFunc {
 	return scim.OfRole[*v1alpha1.ScimGroup](c, func() client.ObjectList { return &v1alpha1.ScimGroupList{} })
 }
 
-func bucketOf(m member) string {
+// bucketOf returns the bucket of a user.
+func bucketOf(name string) string {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(m.kind))
-	_, _ = h.Write([]byte(m.name))
+	_, _ = h.Write([]byte(name))
 	return fmt.Sprintf("%x", h.Sum32()%buckets)
 }
 
-func bucketsOf(list []v1alpha1.ScimMember) []string {
-	all := make([]string, 0, len(list))
-	for i := range list {
-		all = append(all, bucketOf(memberOf(&list[i])))
+// bucketsOfUsers returns the buckets of the users in a group or chunk.
+func bucketsOfUsers(o client.Object) []string {
+	members := membersIn(o)
+	all := make([]string, 0, len(members))
+	for i := range members {
+		if members[i].Type != typeGroup {
+			all = append(all, bucketOf(members[i].Value))
+		}
 	}
 	return all
+}
+
+// groupsAmong returns the groups in a group or chunk.
+func groupsAmong(o client.Object) []string { return groupNames(membersIn(o)) }
+
+// membersIn returns the members in a group itself, or in a chunk.
+func membersIn(o client.Object) []v1alpha1.ScimMember {
+	switch o := o.(type) {
+	case *v1alpha1.ScimGroup:
+		return o.Spec.EffectiveMembers()
+	case *v1alpha1.ScimMemberChunk:
+		return o.Spec.AllMembers()
+	}
+	return nil
 }
 
 // ofUser maps a user to the groups that it is a member of.
 func ofUser(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, user client.Object) []reconcile.Request {
-		return groupsOf(ctx, c, user.GetNamespace(), member{typeUser, user.GetName()})
+		name := user.GetName()
+		isUser := func(m v1alpha1.ScimMember) bool { return m.Type != typeGroup && m.Value == name }
+		return groupsOf(ctx, c, func(g *v1alpha1.ScimGroup) bool {
+			return slices.ContainsFunc(g.Spec.EffectiveMembers(), isUser)
+		}, func(chunk *v1alpha1.ScimMemberChunk) bool {
+			return chunk.Spec.HasUser(name)
+		}, user.GetNamespace(), client.MatchingFields{indexUser: bucketOf(name)})
 	}
 }
 
@@ -113,7 +131,8 @@ func ofGroup(c client.Reader) handler.MapFunc {
 		var all []reconcile.Request
 		visited := map[string]bool{group.GetName(): true}
 		for queue := []string{group.GetName()}; len(queue) > 0 && len(all) < maxNested; queue = queue[1:] {
-			for _, request := range groupsOf(ctx, c, group.GetNamespace(), member{typeGroup, queue[0]}) {
+			for _, request := range groupsOf(ctx, c, requests.All[*v1alpha1.ScimGroup], requests.All[*v1alpha1.ScimMemberChunk],
+				group.GetNamespace(), client.MatchingFields{indexGroup: queue[0]}) {
 				if !visited[request.Name] {
 					visited[request.Name] = true
 					all, queue = append(all, request), append(queue, request.Name)
@@ -136,16 +155,12 @@ func referrers(ctx context.Context, c client.Reader, namespace, chunk string) []
 		client.InNamespace(namespace), client.MatchingFields{indexChunk: chunk})
 }
 
-// groupsOf returns the groups that have a member, in the group itself or in a chunk.
-func groupsOf(ctx context.Context, c client.Reader, namespace string, m member) []reconcile.Request {
-	isMember := func(other v1alpha1.ScimMember) bool { return memberOf(&other) == m }
-	in, bucket := client.InNamespace(namespace), client.MatchingFields{indexMember: bucketOf(m)}
-	found := requests.For(ctx, c, &v1alpha1.ScimGroupList{}, func(g *v1alpha1.ScimGroup) bool {
-		return slices.ContainsFunc(g.Spec.EffectiveMembers(), isMember)
-	}, in, bucket)
-	for _, chunk := range requests.For(ctx, c, &v1alpha1.ScimMemberChunkList{}, func(chunk *v1alpha1.ScimMemberChunk) bool {
-		return slices.ContainsFunc(chunk.Spec.AllMembers(), isMember)
-	}, in, bucket) {
+// groupsOf returns the groups of an index that match, and those that refer to chunks of the index that match.
+func groupsOf(ctx context.Context, c client.Reader, matchGroup func(*v1alpha1.ScimGroup) bool, matchChunk func(*v1alpha1.ScimMemberChunk) bool,
+	namespace string, index client.MatchingFields) []reconcile.Request {
+	in := client.InNamespace(namespace)
+	found := requests.For(ctx, c, &v1alpha1.ScimGroupList{}, matchGroup, in, index)
+	for _, chunk := range requests.For(ctx, c, &v1alpha1.ScimMemberChunkList{}, matchChunk, in, index) {
 		found = append(found, referrers(ctx, c, namespace, chunk.Name)...)
 	}
 	return found

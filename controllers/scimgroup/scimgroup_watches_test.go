@@ -91,12 +91,7 @@ func inMemory(t testing.TB, objs ...client.Object) client.WithWatch {
 	builder = builder.WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string { return []string{o.(*v1alpha1.Account).Spec.Namespace} })
 	builder = builder.WithIndex(&v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) []string { return []string{o.(*v1alpha1.Claim).Spec.Holder.Name} })
 	for _, obj := range []client.Object{&v1alpha1.ScimGroup{}, &v1alpha1.ScimMemberChunk{}} {
-		builder = builder.WithIndex(obj, indexMember, func(o client.Object) []string {
-			if g, ok := o.(*v1alpha1.ScimGroup); ok {
-				return bucketsOf(g.Spec.Members)
-			}
-			return bucketsOf(o.(*v1alpha1.ScimMemberChunk).Spec.AllMembers())
-		})
+		builder = builder.WithIndex(obj, indexUser, bucketsOfUsers).WithIndex(obj, indexGroup, groupsAmong)
 	}
 	return builder.WithIndex(&v1alpha1.ScimGroup{}, indexChunk, func(o client.Object) []string {
 		var names []string
@@ -117,7 +112,9 @@ func inMemoryGroup(namespace, name, chunk string, members ...string) *v1alpha1.S
 
 // TestMapFunctions checks which groups the change of an object reconciles.
 func TestMapFunctions(t *testing.T) {
-	c := inMemory(t,
+	stored := &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "c2"}}
+	stored.Spec.SetMembers(list("ida", "joanne", "Deep"))
+	c := inMemory(t, stored, inMemoryGroup("acme", "team", "c2"),
 		inMemoryGroup("acme", "staff", "", "ann", "Sub"), inMemoryGroup("acme", "sub", "c1"), inMemoryGroup("acme", "all", "", "Staff", "All"),
 		inMemoryGroup("acme", "other", "", "eve"), inMemoryGroup("other", "staff", "c1", "ann"),
 		&v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "c1"}, Spec: v1alpha1.ScimMemberChunkSpec{Members: list("bob", "ann")}},
@@ -131,10 +128,14 @@ func TestMapFunctions(t *testing.T) {
 	}{
 		"a user":                          {ofUser(c)(t.Context(), at("ann")), []string{"staff", "sub"}},
 		"a user of a chunk":               {ofUser(c)(t.Context(), at("bob")), []string{"sub"}},
+		"a user of a stored chunk":        {ofUser(c)(t.Context(), at("ida")), []string{"team"}},
+		"its last user":                   {ofUser(c)(t.Context(), at("joanne")), []string{"team"}},
+		"a user with part of a name":      {ofUser(c)(t.Context(), at("anne")), nil},
 		"a user of no group":              {ofUser(c)(t.Context(), at("joe")), nil},
 		"a user with the name of a group": {ofUser(c)(t.Context(), at("sub")), nil},
 		"a chunk":                         {ofChunk(c)(t.Context(), at("c1")), []string{"sub"}},
 		"a nested group":                  {ofGroup(c)(t.Context(), at("sub")), []string{"all", "staff"}},
+		"a group nested in a chunk":       {ofGroup(c)(t.Context(), at("deep")), []string{"team"}},
 		"a group in itself":               {ofGroup(c)(t.Context(), at("all")), nil},
 	}
 	for name, tc := range cases {
