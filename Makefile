@@ -150,7 +150,7 @@ test-suites: $(BIN)/localcluster $(if $(FLAKY_REPORTS),$(BIN)/gotestsum)
 	@# -count=1: these tests run binaries that they build, which the test cache does not track. The
 	@# first package mostly waits, so the others run in parallel with it.
 	KUBEBUILDER_ASSETS="$(ASSETS)" $(call go-test,-timeout 40m -count=1 $(TEST_FLAGS),./test/controllers $$(go list ./test/... | grep -v -e /test/e2e -e /test/controllers))
-	go test $(TEST_FLAGS) -tags memory ./test/contract/scim/...
+	go test $(TEST_FLAGS) -tags memory ./test/contract/scim/... ./test/security/scim
 
 .PHONY: test-localcluster
 test-localcluster:

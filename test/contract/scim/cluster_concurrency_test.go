@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +23,7 @@ import (
 func TestConcurrentCreatesOfOneUserName(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	for round := range 2 {
-		name := suite.UniqueName("Race")
+		name := scimtest.UniqueName("Race")
 		const scim, kubectl = 64, 4
 		var created, conflicts atomic.Int64
 		objects := make([]*v1alpha1.ScimUser, kubectl)
@@ -33,12 +33,12 @@ func TestConcurrentCreatesOfOneUserName(t *testing.T) {
 		ids := make([]string, scim)
 		each(scim+kubectl, func(i int) {
 			if i >= scim {
-				if err := suite.Kubernetes.Create(t.Context(), objects[i-scim]); err != nil {
+				if err := scimtest.Kubernetes.Create(t.Context(), objects[i-scim]); err != nil {
 					t.Error(err)
 				}
 				return
 			}
-			got, err := admin.OnReplica(i%2).Try(t.Context(), "POST", "/Users", `{"userName":`+suite.Quote(name)+`}`)
+			got, err := admin.OnReplica(i%2).Try(t.Context(), "POST", "/Users", `{"userName":`+scimtest.Quote(name)+`}`)
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -56,7 +56,7 @@ func TestConcurrentCreatesOfOneUserName(t *testing.T) {
 		})
 		winners := 0
 		for _, o := range objects {
-			t.Cleanup(func() { _ = suite.Kubernetes.Delete(context.WithoutCancel(t.Context()), o) })
+			t.Cleanup(func() { _ = scimtest.Kubernetes.Delete(context.WithoutCancel(t.Context()), o) })
 			if hasItsName(t, o.Name) {
 				winners++
 			}
@@ -64,7 +64,7 @@ func TestConcurrentCreatesOfOneUserName(t *testing.T) {
 		if created.Load()+int64(winners) != 1 || created.Load()+conflicts.Load() != scim {
 			t.Errorf("round %d: %d created and %d conflicts over SCIM, %d objects of kubectl won", round, created.Load(), conflicts.Load(), winners)
 		}
-		totals(t, "/Users", `userName eq `+suite.Quote(name), 1)
+		totals(t, "/Users", `userName eq `+scimtest.Quote(name), 1)
 		for _, id := range ids {
 			if id != "" {
 				admin.Call(t, "DELETE", "/Users/"+id, nil).WantStatus(204)
@@ -93,11 +93,11 @@ func TestConcurrentPatchesOfOneGroup(t *testing.T) {
 	const n = 40
 	ids := make([]string, n)
 	for i := range ids {
-		ids[i] = admin.CreateUser(t, suite.UniqueName("m"))
+		ids[i] = admin.CreateUser(t, scimtest.UniqueName("m"))
 	}
-	group := admin.CreateGroup(t, suite.UniqueName("g"))
+	group := admin.CreateGroup(t, scimtest.UniqueName("g"))
 	each(n, func(i int) {
-		got, err := admin.OnReplica(i%2).Try(t.Context(), "PATCH", "/Groups/"+group, suite.PatchBody(`{"op":"add","path":"members","value":[{"value":"`+ids[i]+`"}]}`))
+		got, err := admin.OnReplica(i%2).Try(t.Context(), "PATCH", "/Groups/"+group, scimtest.PatchBody(`{"op":"add","path":"members","value":[{"value":"`+ids[i]+`"}]}`))
 		if err != nil || got.Status != 200 {
 			t.Errorf("%d: %v %s", i, err, got)
 		}
@@ -109,7 +109,7 @@ func TestConcurrentPatchesOfOneGroup(t *testing.T) {
 		}
 	}
 	each(n, func(i int) {
-		got, err := admin.OnReplica(i%2).Try(t.Context(), "PATCH", "/Groups/"+group, suite.PatchBody(`{"op":"remove","path":"members[value eq \"`+ids[i]+`\"]"}`))
+		got, err := admin.OnReplica(i%2).Try(t.Context(), "PATCH", "/Groups/"+group, scimtest.PatchBody(`{"op":"remove","path":"members[value eq \"`+ids[i]+`\"]"}`))
 		if err != nil || got.Status != 200 {
 			t.Errorf("%d: %v %s", i, err, got)
 		}
@@ -118,32 +118,32 @@ func TestConcurrentPatchesOfOneGroup(t *testing.T) {
 }
 
 func TestReadYourWrites(t *testing.T) {
-	for replica := range suite.Replicas {
+	for replica := range scimtest.Replicas {
 		admin := acme.WithToken(acme.RFC).OnReplica(replica)
-		mark := suite.UniqueName("own")
-		all := `title eq ` + suite.Quote(mark)
+		mark := scimtest.UniqueName("own")
+		all := `title eq ` + scimtest.Quote(mark)
 		for i := range 20 {
-			id := admin.CreateUser(t, suite.UniqueName("own"), `"title":`+suite.Quote(mark))
+			id := admin.CreateUser(t, scimtest.UniqueName("own"), `"title":`+scimtest.Quote(mark))
 			if got := admin.Find(t, "/Users", all).WantStatus(200).IDs(); len(got) != 1 || got[0] != id {
 				t.Fatalf("replica %d, round %d: created %s, listed %v", replica, i, id, got)
 			}
-			admin.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"replace","path":"nickName","value":`+suite.Quote(mark)+`}`)).WantStatus(200)
-			admin.Find(t, "/Users", `nickName eq `+suite.Quote(mark)).WantStatus(200).Want("totalResults", 1)
-			group := admin.CreateGroup(t, suite.UniqueName("own"), id)
+			admin.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(`{"op":"replace","path":"nickName","value":`+scimtest.Quote(mark)+`}`)).WantStatus(200)
+			admin.Find(t, "/Users", `nickName eq `+scimtest.Quote(mark)).WantStatus(200).Want("totalResults", 1)
+			group := admin.CreateGroup(t, scimtest.UniqueName("own"), id)
 			admin.Find(t, "/Users", `groups.value eq "`+group+`"`).WantStatus(200).Want("totalResults", 1)
 			admin.Find(t, "/Groups", `members.value eq "`+id+`"`).WantStatus(200).Want("Resources.0.id", group)
-			admin.Call(t, "PATCH", "/Groups/"+group, suite.PatchBody(`{"op":"remove","path":"members"}`)).WantStatus(200)
+			admin.Call(t, "PATCH", "/Groups/"+group, scimtest.PatchBody(`{"op":"remove","path":"members"}`)).WantStatus(200)
 			admin.Find(t, "/Users", `groups.value eq "`+group+`"`).WantStatus(200).Want("totalResults", 0)
 			admin.Call(t, "DELETE", "/Users/"+id, nil).WantStatus(204)
 			admin.Find(t, "/Users", all).WantStatus(200).Want("totalResults", 0)
-			admin.Find(t, "/Users", `nickName eq `+suite.Quote(mark)).WantStatus(200).Want("totalResults", 0)
+			admin.Find(t, "/Users", `nickName eq `+scimtest.Quote(mark)).WantStatus(200).Want("totalResults", 0)
 		}
 	}
 }
 
 // crashes are the acknowledged writes while an API server is killed repeatedly.
 type crashes struct {
-	suite.Caller
+	scimtest.Caller
 	group string
 
 	mu sync.Mutex
@@ -157,19 +157,19 @@ type crashes struct {
 // write creates users and adds them to the group until the context is done.
 func (c *crashes) write(ctx context.Context) {
 	for ctx.Err() == nil {
-		name := suite.UniqueName("crash")
+		name := scimtest.UniqueName("crash")
 		c.mu.Lock()
 		c.attempted = append(c.attempted, name)
 		c.mu.Unlock()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
-		got, err := c.Try(within, "POST", "/Users", `{"userName":`+suite.Quote(name)+`}`)
+		got, err := c.Try(within, "POST", "/Users", `{"userName":`+scimtest.Quote(name)+`}`)
 		if err == nil && got.Status == 201 {
 			got.T = quiet{}
 			id := got.Text("id")
 			c.mu.Lock()
 			c.created[name] = id
 			c.mu.Unlock()
-			if got, err := c.Try(within, "PATCH", "/Groups/"+c.group, suite.PatchBody(`{"op":"add","path":"members","value":[{"value":"`+id+`"}]}`)); err == nil && (got.Status == 200 || got.Status == 204) {
+			if got, err := c.Try(within, "PATCH", "/Groups/"+c.group, scimtest.PatchBody(`{"op":"add","path":"members","value":[{"value":"`+id+`"}]}`)); err == nil && (got.Status == 200 || got.Status == 204) {
 				c.mu.Lock()
 				c.members = append(c.members, id)
 				c.mu.Unlock()
@@ -192,7 +192,7 @@ func (quiet) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args
 
 func TestKilledAPIServerLosesNoWrites(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	c := &crashes{Caller: admin, group: admin.CreateGroup(t, suite.UniqueName("g")), created: map[string]string{}}
+	c := &crashes{Caller: admin, group: admin.CreateGroup(t, scimtest.UniqueName("g")), created: map[string]string{}}
 	ctx, stop := context.WithCancel(t.Context())
 	var writers sync.WaitGroup
 	for range 8 {
@@ -204,8 +204,8 @@ func TestKilledAPIServerLosesNoWrites(t *testing.T) {
 	}
 	for i := range 6 {
 		time.Sleep(time.Duration(150+i*47) * time.Millisecond)
-		suite.APIServers[0].Kill()
-		if err := suite.APIServers[0].Start(); err != nil {
+		scimtest.APIServers[0].Kill()
+		if err := scimtest.APIServers[0].Start(); err != nil {
 			t.Fatal(err)
 		}
 		soon(t, "the front end is back", func() error { return acme.Reachable(0) })
@@ -230,19 +230,19 @@ func TestKilledAPIServerLosesNoWrites(t *testing.T) {
 func (c *crashes) check(t *testing.T) {
 	for _, name := range c.attempted {
 		if id, acknowledged := c.created[name]; acknowledged {
-			for replica := range suite.Replicas {
-				got := c.OnReplica(replica).Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200)
+			for replica := range scimtest.Replicas {
+				got := c.OnReplica(replica).Find(t, "/Users", `userName eq `+scimtest.Quote(name)).WantStatus(200)
 				if !slices.Equal(got.IDs(), []string{id}) {
 					t.Errorf("%s was acknowledged as %s; found %v", name, id, got.IDs())
 				}
 			}
 			continue
 		}
-		again, err := c.Try(t.Context(), "POST", "/Users", `{"userName":`+suite.Quote(name)+`}`)
+		again, err := c.Try(t.Context(), "POST", "/Users", `{"userName":`+scimtest.Quote(name)+`}`)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := c.Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200).Want("totalResults", 1)
+		found := c.Find(t, "/Users", `userName eq `+scimtest.Quote(name)).WantStatus(200).Want("totalResults", 1)
 		again.T = t
 		switch {
 		case again.Status == 201 && slices.Equal(found.IDs(), []string{again.Text("id")}):
@@ -252,7 +252,7 @@ func (c *crashes) check(t *testing.T) {
 		}
 	}
 	for _, name := range c.attempted {
-		for _, id := range c.Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200).IDs() {
+		for _, id := range c.Find(t, "/Users", `userName eq `+scimtest.Quote(name)).WantStatus(200).IDs() {
 			c.Call(t, "DELETE", "/Users/"+id, nil).WantStatus(204)
 		}
 	}
@@ -262,11 +262,11 @@ func TestLargeGroup(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	const n = 2000
 	ids := bulkUsers(t, admin, n)
-	extra := admin.CreateUser(t, suite.UniqueName("extra"))
-	path := "/Groups/" + admin.CreateGroup(t, suite.UniqueName("large"), ids...)
+	extra := admin.CreateUser(t, scimtest.UniqueName("extra"))
+	path := "/Groups/" + admin.CreateGroup(t, scimtest.UniqueName("large"), ids...)
 	count := func(want int, extraIn bool) {
 		t.Helper()
-		for replica := range suite.Replicas {
+		for replica := range scimtest.Replicas {
 			soon(t, fmt.Sprintf("members on replica %d", replica), func() error {
 				members := admin.OnReplica(replica).Call(t, "GET", path, nil).WantStatus(200).MemberIDs()
 				if len(members) != want || members[extra] != extraIn {
@@ -278,7 +278,7 @@ func TestLargeGroup(t *testing.T) {
 	}
 	change := func(operation string) {
 		t.Helper()
-		if got := admin.Call(t, "PATCH", path, suite.PatchBody(operation)); got.Status != 200 && got.Status != 204 {
+		if got := admin.Call(t, "PATCH", path, scimtest.PatchBody(operation)); got.Status != 200 && got.Status != 204 {
 			t.Fatalf("%d: %s", got.Status, got.Raw)
 		}
 	}
@@ -299,19 +299,19 @@ func TestLargeGroup(t *testing.T) {
 		}
 		return nil
 	})
-	admin.Call(t, "PATCH", path+"?attributes=displayName", suite.PatchBody(`{"op":"replace","path":"members","value":[{"value":"`+extra+`"}]}`)).WantStatus(200).Want("members", nil)
+	admin.Call(t, "PATCH", path+"?attributes=displayName", scimtest.PatchBody(`{"op":"replace","path":"members","value":[{"value":"`+extra+`"}]}`)).WantStatus(200).Want("members", nil)
 	count(1, true)
 }
 
 // bulkUsers creates users with bulk requests, and deletes them after the test.
-func bulkUsers(t *testing.T, admin suite.Caller, n int) []string {
+func bulkUsers(t *testing.T, admin scimtest.Caller, n int) []string {
 	t.Helper()
 	const requests = 8
 	var created [requests][]string
 	each(requests, func(r int) {
 		var operations []string
 		for i := range n / requests {
-			operations = append(operations, fmt.Sprintf(`{"method":"POST","path":"/Users","bulkId":"%d","data":{"userName":%q}}`, i, suite.UniqueName("large")))
+			operations = append(operations, fmt.Sprintf(`{"method":"POST","path":"/Users","bulkId":"%d","data":{"userName":%q}}`, i, scimtest.UniqueName("large")))
 		}
 		got, err := admin.OnReplica(r%2).Try(t.Context(), "POST", "/Bulk", bulk(operations...))
 		if err != nil || got.Status != 200 {

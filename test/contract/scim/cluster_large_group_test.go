@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // TestAGroupOfUsersIsPutBackAsItWasRead checks that a group of more than 5,000 users, whose body is larger than that of any
@@ -20,8 +20,8 @@ import (
 func TestAGroupOfUsersIsPutBackAsItWasRead(t *testing.T) {
 	const members, limit = 5100, 1 << 20
 	admin := acme.WithToken(acme.RFC)
-	id := admin.CreateGroup(t, suite.UniqueName("large"), users(t, members)...)
-	var shown *suite.Response
+	id := admin.CreateGroup(t, scimtest.UniqueName("large"), users(t, members)...)
+	var shown *scimtest.Response
 	soon(t, "all members are visible", func() error {
 		shown = admin.Call(t, "GET", "/Groups/"+id, nil).WantStatus(200)
 		if visible := len(shown.MemberIDs()); visible != members {
@@ -33,11 +33,11 @@ func TestAGroupOfUsersIsPutBackAsItWasRead(t *testing.T) {
 		t.Fatalf("the body has only %d bytes", len(shown.Raw))
 	}
 	before := read(t, id, &v1alpha1.ScimGroup{})
-	for profile, key := range suite.ProfileKeys {
+	for profile, key := range scimtest.ProfileKeys {
 		t.Run(profile, func(t *testing.T) {
 			got := acme.WithToken(acme.Token(key)).Call(t, "PUT", "/Groups/"+id, string(shown.Raw)).WantStatus(200)
 			if !bytes.Equal(got.Raw, shown.Raw) {
-				t.Errorf("%s, want %s", suite.Truncate(got.Raw), suite.Truncate(shown.Raw))
+				t.Errorf("%s, want %s", scimtest.Truncate(got.Raw), scimtest.Truncate(shown.Raw))
 			}
 			if after := read(t, id, &v1alpha1.ScimGroup{}); after.ResourceVersion != before.ResourceVersion {
 				t.Errorf("the object was written: before %+v, after %+v", before, after)
@@ -50,15 +50,15 @@ func TestAGroupOfUsersIsPutBackAsItWasRead(t *testing.T) {
 // stopped until then: what it does for each of them takes longer than the test.
 func users(t *testing.T, n int) []string {
 	t.Helper()
-	if err := suite.Controller.Stop(); err != nil {
+	if err := scimtest.Controller.Stop(); err != nil {
 		t.Errorf("stop the controller: %v", err)
 	}
 	labels := client.MatchingLabels{"test": dns("large")}
 	t.Cleanup(func() {
-		if err := suite.Kubernetes.DeleteAllOf(context.WithoutCancel(t.Context()), &v1alpha1.ScimUser{}, client.InNamespace(acme.Name), labels); err != nil {
+		if err := scimtest.Kubernetes.DeleteAllOf(context.WithoutCancel(t.Context()), &v1alpha1.ScimUser{}, client.InNamespace(acme.Name), labels); err != nil {
 			t.Error(err)
 		}
-		if err := suite.Controller.Start(); err != nil {
+		if err := scimtest.Controller.Start(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -66,9 +66,9 @@ func users(t *testing.T, n int) []string {
 	ids := make([]string, n)
 	each(workers, func(worker int) {
 		for i := worker; i < n; i += workers {
-			u := scimUser(dns("large"), suite.UniqueName("large"))
+			u := scimUser(dns("large"), scimtest.UniqueName("large"))
 			u.Labels, u.Spec.DisplayName, ids[i] = labels, strings.Repeat("Ada ", 30)+u.Name, u.Name
-			if err := suite.Kubernetes.Create(t.Context(), u); err != nil {
+			if err := scimtest.Kubernetes.Create(t.Context(), u); err != nil {
 				t.Error(err)
 				return
 			}

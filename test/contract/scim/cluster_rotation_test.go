@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // TestKeyIsRotated follows docs/operations/scim-setup.md: a second key works beside the first one, status.lastUsedTime shows
@@ -21,13 +21,13 @@ import (
 func TestKeyIsRotated(t *testing.T) {
 	hour := time.Now().Truncate(time.Hour)
 	first, old := providerKey(t, "first")
-	user := old.CreateUser(t, suite.UniqueName("rotated"))
+	user := old.CreateUser(t, scimtest.UniqueName("rotated"))
 	second, current := providerKey(t, "second")
-	for _, key := range []suite.Caller{old, current} {
-		for replica := range suite.Replicas {
+	for _, key := range []scimtest.Caller{old, current} {
+		for replica := range scimtest.Replicas {
 			key.OnReplica(replica).Find(t, "/Users", `userName eq "none"`).WantStatus(200).Want("totalResults", 0)
 		}
-		key.Call(t, "PATCH", "/Users/"+user, suite.PatchBody(`{"op":"replace","value":{"title":`+suite.Quote(suite.UniqueName("title"))+`}}`)).WantStatus(200)
+		key.Call(t, "PATCH", "/Users/"+user, scimtest.PatchBody(`{"op":"replace","value":{"title":`+scimtest.Quote(scimtest.UniqueName("title"))+`}}`)).WantStatus(200)
 	}
 
 	earlier := hour.Add(-2 * time.Hour)
@@ -50,11 +50,11 @@ func TestKeyIsRotated(t *testing.T) {
 	})
 
 	key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: acme.Name, Name: first}}
-	if err := suite.Kubernetes.Patch(t.Context(), key, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"revoked":true}}`))); err != nil {
+	if err := scimtest.Kubernetes.Patch(t.Context(), key, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"revoked":true}}`))); err != nil {
 		t.Fatal(err)
 	}
 	rejected := func() error {
-		for replica := range suite.Replicas {
+		for replica := range scimtest.Replicas {
 			current.OnReplica(replica).Call(t, "GET", "/Users/"+user, nil).WantStatus(200)
 			if got := old.OnReplica(replica).Call(t, "GET", "/Users/"+user, nil); got.Status != 401 {
 				return fmt.Errorf("replica %d: %s", replica, got)
@@ -63,7 +63,7 @@ func TestKeyIsRotated(t *testing.T) {
 		return nil
 	}
 	soon(t, "the first key is rejected", rejected)
-	if err := suite.Kubernetes.Delete(t.Context(), key); err != nil {
+	if err := scimtest.Kubernetes.Delete(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	if err := rejected(); err != nil {
@@ -74,7 +74,7 @@ func TestKeyIsRotated(t *testing.T) {
 
 // providerKey creates a key of an identity provider as the guide does, with a token that the controller generates. It returns
 // the name of the key and a caller with its token.
-func providerKey(t *testing.T, name string) (string, suite.Caller) {
+func providerKey(t *testing.T, name string) (string, scimtest.Caller) {
 	t.Helper()
 	key := &v1alpha1.ApiKey{ObjectMeta: metav1.ObjectMeta{Namespace: acme.Name, Name: dns(name)}, Spec: v1alpha1.ApiKeySpec{
 		Permissions: []v1alpha1.Permission{v1alpha1.PermissionScimManage}, ScimProfile: "Okta",
@@ -87,13 +87,13 @@ func providerKey(t *testing.T, name string) (string, suite.Caller) {
 // restartAPIServers stops both replicas, which write then when keys were used, and starts them again.
 func restartAPIServers(t *testing.T, meanwhile func()) {
 	t.Helper()
-	for replica, process := range suite.APIServers {
+	for replica, process := range scimtest.APIServers {
 		if err := process.Stop(); err != nil {
 			t.Errorf("replica %d: %v", replica, err)
 		}
 	}
 	meanwhile()
-	for replica, process := range suite.APIServers {
+	for replica, process := range scimtest.APIServers {
 		if err := process.Start(); err != nil {
 			t.Fatalf("replica %d: %v", replica, err)
 		}
@@ -117,7 +117,7 @@ func setLastUsed(t *testing.T, name string, used time.Time) {
 	key := read(t, name, &v1alpha1.ApiKey{})
 	before := client.MergeFrom(key.DeepCopy())
 	key.Status.LastUsedTime = &metav1.Time{Time: used}
-	if err := suite.Kubernetes.Status().Patch(t.Context(), key, before, client.FieldOwner("kubectl-edit")); err != nil {
+	if err := scimtest.Kubernetes.Status().Patch(t.Context(), key, before, client.FieldOwner("kubectl-edit")); err != nil {
 		t.Error(err)
 	}
 }

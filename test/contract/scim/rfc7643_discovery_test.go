@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // discoverySchemas are the schemas of the discovery resources.
@@ -40,14 +40,14 @@ func TestRFC7643Section5_ServiceProviderConfig(t *testing.T) {
 }
 
 func TestRFC7643Section6_ResourceTypes(t *testing.T) {
-	for _, a := range suite.Accounts {
+	for _, a := range scimtest.Accounts {
 		t.Run(a.Name, func(t *testing.T) {
 			admin := a.WithToken(a.RFC)
-			all := admin.Call(t, "GET", "/ResourceTypes", nil).WantStatus(200).Want("schemas.0", suite.ListURN).Want("totalResults", 2).Want("startIndex", 1).Want("itemsPerPage", 2)
+			all := admin.Call(t, "GET", "/ResourceTypes", nil).WantStatus(200).Want("schemas.0", scimtest.ListURN).Want("totalResults", 2).Want("startIndex", 1).Want("itemsPerPage", 2)
 			for i, want := range []struct {
 				name, endpoint, urn string
 				extensions          []string
-			}{{"User", "/Users", suite.UserURN, extensions(a)}, {"Group", "/Groups", suite.GroupURN, nil}} {
+			}{{"User", "/Users", scimtest.UserURN, extensions(a)}, {"Group", "/Groups", scimtest.GroupURN, nil}} {
 				one := admin.Call(t, "GET", "/ResourceTypes/"+want.name, nil).WantStatus(200)
 				one.Want("schemas.0", resourceTypeURN).Want("id", want.name).Want("name", want.name).Want("endpoint", want.endpoint).Want("schema", want.urn)
 				one.Want("meta.resourceType", "ResourceType").Want("meta.location", a.BaseURL()+"/ResourceTypes/"+want.name)
@@ -62,7 +62,7 @@ func TestRFC7643Section6_ResourceTypes(t *testing.T) {
 				if !slices.Equal(extensions, want.extensions) {
 					t.Errorf("extensions are %v, want %v", extensions, want.extensions)
 				}
-				if listed := suite.FormatJSON(all.Value(fmt.Sprintf("Resources.%d", i))); listed != suite.FormatJSON(one.Value("")) {
+				if listed := scimtest.FormatJSON(all.Value(fmt.Sprintf("Resources.%d", i))); listed != scimtest.FormatJSON(one.Value("")) {
 					t.Errorf("listed as %s, by id %s", listed, one.Raw)
 				}
 				for _, urn := range append(extensions, want.urn) {
@@ -75,27 +75,27 @@ func TestRFC7643Section6_ResourceTypes(t *testing.T) {
 }
 
 // extensions returns the URNs of the extensions of users.
-func extensions(a *suite.Account) []string {
+func extensions(a *scimtest.Account) []string {
 	if a == acme {
-		return []string{suite.EnterpriseURN, suite.AttributesURN}
+		return []string{scimtest.EnterpriseURN, scimtest.AttributesURN}
 	}
-	return []string{suite.EnterpriseURN}
+	return []string{scimtest.EnterpriseURN}
 }
 
 var attributeName = regexp.MustCompile(`^(\$ref|[A-Za-z][A-Za-z0-9_-]*)$`)
 
 func TestRFC7643Section7_Schemas(t *testing.T) {
-	for _, a := range suite.Accounts {
+	for _, a := range scimtest.Accounts {
 		t.Run(a.Name, func(t *testing.T) {
 			admin := a.WithToken(a.RFC)
-			all := admin.Call(t, "GET", "/Schemas", nil).WantStatus(200).Want("schemas.0", suite.ListURN)
-			if want := slices.Concat([]string{suite.UserURN, suite.GroupURN}, extensions(a), discoverySchemas); !slices.Equal(all.IDs(), want) {
+			all := admin.Call(t, "GET", "/Schemas", nil).WantStatus(200).Want("schemas.0", scimtest.ListURN)
+			if want := slices.Concat([]string{scimtest.UserURN, scimtest.GroupURN}, extensions(a), discoverySchemas); !slices.Equal(all.IDs(), want) {
 				t.Errorf("got %v, want %v", all.IDs(), want)
 			}
 			all.Want("totalResults", len(all.IDs())).Want("itemsPerPage", len(all.IDs())).Want("startIndex", 1)
 			for i, urn := range all.IDs() {
 				one := admin.Call(t, "GET", "/Schemas/"+urn, nil).WantStatus(200).Want("schemas.0", "urn:ietf:params:scim:schemas:core:2.0:Schema").Want("meta.resourceType", "Schema").Want("meta.location", a.BaseURL()+"/Schemas/"+urn)
-				if listed := suite.FormatJSON(all.Value(fmt.Sprintf("Resources.%d", i))); listed != suite.FormatJSON(one.Value("")) {
+				if listed := scimtest.FormatJSON(all.Value(fmt.Sprintf("Resources.%d", i))); listed != scimtest.FormatJSON(one.Value("")) {
 					t.Errorf("listed as %s, by id %s", listed, one.Raw)
 				}
 				for _, attribute := range one.List("attributes") {
@@ -149,8 +149,8 @@ func checkCharacteristics(t *testing.T, path string, attribute map[string]any) {
 func TestRFC7644Section4_Discovery(t *testing.T) {
 	t.Run("cannot be filtered", func(t *testing.T) {
 		for _, path := range []string{"/ServiceProviderConfig", "/ResourceTypes", "/Schemas"} {
-			acme.WithToken(acme.RFC).Call(t, "GET", path+suite.Query("filter", `id eq "User"`), nil).WantError(403, "", "filter")
-			acme.WithAuthorization("").Call(t, "GET", path+suite.Query("filter", ``), nil).WantError(403, "", "filter")
+			acme.WithToken(acme.RFC).Call(t, "GET", path+scimtest.Query("filter", `id eq "User"`), nil).WantError(403, "", "filter")
+			acme.WithAuthorization("").Call(t, "GET", path+scimtest.Query("filter", ``), nil).WantError(403, "", "filter")
 		}
 	})
 	t.Run("is not paginated or sorted", func(t *testing.T) {
@@ -163,15 +163,15 @@ func TestRFC7644Section4_Discovery(t *testing.T) {
 		}
 	})
 	t.Run("is public, without data of the account", func(t *testing.T) {
-		for _, path := range []string{"/ServiceProviderConfig", "/ResourceTypes", "/ResourceTypes/User", "/ResourceTypes/Group", "/Schemas", "/Schemas/" + suite.UserURN, "/Schemas/" + suite.EnterpriseURN} {
+		for _, path := range []string{"/ServiceProviderConfig", "/ResourceTypes", "/ResourceTypes/User", "/ResourceTypes/Group", "/Schemas", "/Schemas/" + scimtest.UserURN, "/Schemas/" + scimtest.EnterpriseURN} {
 			one := acme.WithAuthorization("").Call(t, "GET", path, nil).WantStatus(200)
 			other := globex.WithAuthorization("").Call(t, "GET", path, nil).WantStatus(200)
-			if strings.ReplaceAll(string(one.Raw), acme.Host, globex.Host) != string(other.Raw) || strings.Contains(string(one.Raw), suite.AttributesURN) {
+			if strings.ReplaceAll(string(one.Raw), acme.Host, globex.Host) != string(other.Raw) || strings.Contains(string(one.Raw), scimtest.AttributesURN) {
 				t.Errorf("%s: %s and %s", path, one.Raw, other.Raw)
 			}
 		}
-		acme.WithAuthorization("").Call(t, "GET", "/Schemas/"+suite.AttributesURN, nil).WantError(404, "")
-		acme.WithToken(acme.RFC).Call(t, "GET", "/Schemas/"+suite.AttributesURN, nil).WantStatus(200)
+		acme.WithAuthorization("").Call(t, "GET", "/Schemas/"+scimtest.AttributesURN, nil).WantError(404, "")
+		acme.WithToken(acme.RFC).Call(t, "GET", "/Schemas/"+scimtest.AttributesURN, nil).WantStatus(200)
 	})
 	t.Run("requires no permission, but rejects invalid keys", func(t *testing.T) {
 		acme.WithToken(acme.Reader).Call(t, "GET", "/Schemas", nil).WantStatus(200)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // described is an attribute in /Schemas.
@@ -53,7 +53,7 @@ func (d *described) sample(n int, resources []string) any {
 			value = "User"
 		}
 		if d.Uniqueness == "server" {
-			value = suite.UniqueName("Value")
+			value = scimtest.UniqueName("Value")
 		}
 	}
 	if d.MultiValued {
@@ -111,7 +111,7 @@ func covers(got, want any) bool {
 
 // attributeTest tests one attribute of a resource type.
 type attributeTest struct {
-	suite.Caller
+	scimtest.Caller
 	*described
 	endpoint, urn string
 	// path is the path of the attribute, with the URN of its extension.
@@ -122,8 +122,8 @@ type attributeTest struct {
 
 func TestRFC7643Section7_Characteristics(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	resources := []string{admin.CreateUser(t, suite.UniqueName("r")), admin.CreateUser(t, suite.UniqueName("r"))}
-	for endpoint, urns := range map[string][]string{"/Users": {suite.UserURN, suite.EnterpriseURN, suite.AttributesURN}, "/Groups": {suite.GroupURN}} {
+	resources := []string{admin.CreateUser(t, scimtest.UniqueName("r")), admin.CreateUser(t, scimtest.UniqueName("r"))}
+	for endpoint, urns := range map[string][]string{"/Users": {scimtest.UserURN, scimtest.EnterpriseURN, scimtest.AttributesURN}, "/Groups": {scimtest.GroupURN}} {
 		for i, urn := range urns {
 			var s struct{ Attributes []described }
 			if err := json.Unmarshal(admin.Call(t, "GET", "/Schemas/"+urn, nil).WantStatus(200).Raw, &s); err != nil || len(s.Attributes) == 0 {
@@ -146,17 +146,17 @@ func (at *attributeTest) body(value any) string {
 	if at.endpoint == "/Groups" {
 		name = "displayName"
 	}
-	body := map[string]any{name: suite.UniqueName("s")}
+	body := map[string]any{name: scimtest.UniqueName("s")}
 	if at.core {
 		body[at.Name] = value
 	} else {
 		body[at.urn] = map[string]any{at.Name: value}
 	}
-	return suite.FormatJSON(body)
+	return scimtest.FormatJSON(body)
 }
 
 // of returns the attribute's value in a response.
-func (at *attributeTest) of(a *suite.Response) any {
+func (at *attributeTest) of(a *scimtest.Response) any {
 	if at.core {
 		return a.Value(at.Name)
 	}
@@ -172,12 +172,12 @@ func (at *attributeTest) run(t *testing.T) {
 			t.Errorf("a read-only attribute was written: %s", created.Raw)
 		}
 		at.Call(t, "PATCH", path, at.operation("replace", value)).WantError(400, "mutability", at.Name)
-		at.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":`+suite.Quote(at.path)+`}`)).WantError(400, "mutability", at.Name)
+		at.Call(t, "PATCH", path, scimtest.PatchBody(`{"op":"remove","path":`+scimtest.Quote(at.path)+`}`)).WantError(400, "mutability", at.Name)
 		return
 	}
-	for _, a := range []*suite.Response{created, at.Call(t, "GET", path, nil).WantStatus(200)} {
+	for _, a := range []*scimtest.Response{created, at.Call(t, "GET", path, nil).WantStatus(200)} {
 		if !covers(at.of(a), value) {
-			t.Errorf("wrote %s, %s returns %s", suite.FormatJSON(value), a.Request, suite.FormatJSON(at.of(a)))
+			t.Errorf("wrote %s, %s returns %s", scimtest.FormatJSON(value), a.Request, scimtest.FormatJSON(at.of(a)))
 		}
 	}
 	at.Post(t, at.endpoint, at.body(at.misfit())).WantError(400, "invalidValue", at.Name)
@@ -194,17 +194,17 @@ func (at *attributeTest) run(t *testing.T) {
 }
 
 func (at *attributeTest) operation(op string, value any) string {
-	return suite.PatchBody(`{"op":"` + op + `","path":` + suite.Quote(at.path) + `,"value":` + suite.FormatJSON(value) + `}`)
+	return scimtest.PatchBody(`{"op":"` + op + `","path":` + scimtest.Quote(at.path) + `,"value":` + scimtest.FormatJSON(value) + `}`)
 }
 
 func (at *attributeTest) projected(t *testing.T, path string) {
 	if at.Returned != "default" {
 		t.Errorf("returned is %s: not tested", at.Returned)
 	}
-	if only := at.Call(t, "GET", path+suite.Query("attributes", at.path), nil).WantStatus(200); at.of(only) == nil || len(only.Names("")) != 3 {
+	if only := at.Call(t, "GET", path+scimtest.Query("attributes", at.path), nil).WantStatus(200); at.of(only) == nil || len(only.Names("")) != 3 {
 		t.Errorf("included: %s", only.Raw)
 	}
-	if without := at.Call(t, "GET", path+suite.Query("excludedAttributes", at.path), nil).WantStatus(200); at.of(without) != nil {
+	if without := at.Call(t, "GET", path+scimtest.Query("excludedAttributes", at.path), nil).WantStatus(200); at.of(without) != nil {
 		t.Errorf("excluded: %s", without.Raw)
 	}
 }
@@ -223,9 +223,9 @@ func (at *attributeTest) filtered(t *testing.T, id string, value any) {
 		if list, ok := value.([]any); ok {
 			value = list[0]
 		}
-		matches(path+" eq "+suite.FormatJSON(value), true)
+		matches(path+" eq "+scimtest.FormatJSON(value), true)
 		if text, ok := value.(string); ok && d.Type != "dateTime" && strings.ToUpper(text) != text {
-			matches(path+" eq "+suite.Quote(strings.ToUpper(text)), !d.CaseExact)
+			matches(path+" eq "+scimtest.Quote(strings.ToUpper(text)), !d.CaseExact)
 		}
 	}
 	if at.Type != "complex" {
@@ -252,7 +252,7 @@ func (at *attributeTest) replaced(t *testing.T, path string) {
 		return
 	}
 	if got.WantStatus(200); !covers(at.of(got), other) {
-		t.Errorf("replaced by %s, got %s", suite.FormatJSON(other), suite.FormatJSON(at.of(got)))
+		t.Errorf("replaced by %s, got %s", scimtest.FormatJSON(other), scimtest.FormatJSON(at.of(got)))
 	}
 	back, _ := at.sample(0, at.resources).(map[string]any)
 	if list, ok := at.sample(0, at.resources).([]any); ok {
@@ -262,23 +262,23 @@ func (at *attributeTest) replaced(t *testing.T, path string) {
 		if sub.Name == "$ref" && sub.Mutability != "readOnly" || sub.CanonicalValues != nil && sub.CanonicalValues[0] == "User" {
 			continue // derived from value
 		}
-		operation := suite.PatchBody(`{"op":"replace","path":` + suite.Quote(at.path+"."+sub.Name) + `,"value":` + suite.FormatJSON(back[sub.Name]) + `}`)
+		operation := scimtest.PatchBody(`{"op":"replace","path":` + scimtest.Quote(at.path+"."+sub.Name) + `,"value":` + scimtest.FormatJSON(back[sub.Name]) + `}`)
 		if got := at.Call(t, "PATCH", path, operation); sub.Mutability != "readWrite" {
 			got.WantError(400, "mutability", sub.Name)
-		} else if got.WantStatus(200); !strings.Contains(suite.FormatJSON(at.of(got)), suite.FormatJSON(sub.Name)+":"+suite.FormatJSON(back[sub.Name])) {
-			t.Errorf("%s replaced by %s: %s", sub.Name, suite.FormatJSON(back[sub.Name]), suite.FormatJSON(at.of(got)))
+		} else if got.WantStatus(200); !strings.Contains(scimtest.FormatJSON(at.of(got)), scimtest.FormatJSON(sub.Name)+":"+scimtest.FormatJSON(back[sub.Name])) {
+			t.Errorf("%s replaced by %s: %s", sub.Name, scimtest.FormatJSON(back[sub.Name]), scimtest.FormatJSON(at.of(got)))
 		}
 	}
 }
 
 func (at *attributeTest) removed(t *testing.T, path string) {
-	got := at.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":`+suite.Quote(at.path)+`}`))
+	got := at.Call(t, "PATCH", path, scimtest.PatchBody(`{"op":"remove","path":`+scimtest.Quote(at.path)+`}`))
 	if at.Required || at.Mutability == "immutable" {
 		got.WantError(400, "mutability", at.Name)
 		return
 	}
 	if got.WantStatus(200); at.of(got) != nil && at.Name != "active" { // active is true by default
-		t.Errorf("removed, got %s", suite.FormatJSON(at.of(got)))
+		t.Errorf("removed, got %s", scimtest.FormatJSON(at.of(got)))
 	}
 	if at.Name != "active" {
 		at.Find(t, at.endpoint, fmt.Sprintf(`id eq %q and %s eq null`, got.Text("id"), at.path)).WantStatus(200).Want("totalResults", 1)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 func TestRFC7644Section3_12_Errors(t *testing.T) {
@@ -14,14 +14,14 @@ func TestRFC7644Section3_12_Errors(t *testing.T) {
 			admin.Call(t, "GET", path, nil).WantError(404, "")
 		}
 		admin.Call(t, "DELETE", "/Users/nobody", nil).WantError(404, "")
-		admin.Call(t, "PATCH", "/Users/nobody", suite.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantError(404, "")
+		admin.Call(t, "PATCH", "/Users/nobody", scimtest.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantError(404, "")
 	})
 	t.Run("an unsupported method is a 405 with Allow", func(t *testing.T) {
 		for _, tc := range []struct{ method, path, allow string }{
 			{"PUT", "/Users", "GET, POST"}, {"PATCH", "/Groups", "GET, POST"}, {"DELETE", "/Users", "GET, POST"},
 			{"POST", "/Users/x", "GET, PUT, PATCH, DELETE"}, {"GET", "/Bulk", "POST"}, {"GET", "/.search", "POST"}, {"PUT", "/.search", "POST"},
 			{"POST", "/Me", "GET, PUT, PATCH, DELETE"},
-			{"POST", "/Schemas", "GET"}, {"PUT", "/Schemas/" + suite.UserURN, "GET"}, {"PATCH", "/ResourceTypes/User", "GET"},
+			{"POST", "/Schemas", "GET"}, {"PUT", "/Schemas/" + scimtest.UserURN, "GET"}, {"PATCH", "/ResourceTypes/User", "GET"},
 			{"DELETE", "/ServiceProviderConfig", "GET"}, {"POST", "/ServiceProviderConfig", "GET"}, {"DELETE", "", "GET"},
 		} {
 			got := admin.Call(t, tc.method, tc.path, nil)
@@ -90,7 +90,7 @@ func TestRFC7644Section2_Authentication(t *testing.T) {
 		other := globex.WithToken(globex.RFC)
 		other.Call(t, "GET", path, nil).WantError(404, "")
 		other.Call(t, "PUT", path, `{"userName":"x"}`).WantError(404, "")
-		other.Call(t, "PATCH", path, suite.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantError(404, "")
+		other.Call(t, "PATCH", path, scimtest.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantError(404, "")
 		other.Call(t, "DELETE", path, nil).WantError(404, "")
 		other.Find(t, "/Users", `id eq "`+strings.TrimPrefix(path, "/Users/")+`"`).WantStatus(200).Want("totalResults", 0)
 		acme.WithToken(acme.RFC).Call(t, "GET", path, nil).WantStatus(200)
@@ -99,16 +99,16 @@ func TestRFC7644Section2_Authentication(t *testing.T) {
 
 func TestRFC7644Section3_6_Delete(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	name := suite.UniqueName("u")
+	name := scimtest.UniqueName("u")
 	id := admin.CreateUser(t, name)
-	group := admin.CreateGroup(t, suite.UniqueName("g"), id)
+	group := admin.CreateGroup(t, scimtest.UniqueName("g"), id)
 	if got := admin.Call(t, "DELETE", "/Users/"+id, nil).WantStatus(204); len(got.Raw) > 0 {
 		t.Errorf("a body: %s", got.Raw)
 	}
 	admin.Call(t, "DELETE", "/Users/"+id, nil).WantError(404, "")
 	admin.Call(t, "GET", "/Users/"+id, nil).WantError(404, "")
-	admin.Call(t, "PUT", "/Users/"+id, `{"userName":`+suite.Quote(name)+`}`).WantError(404, "")
-	admin.Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200).Want("totalResults", 0)
+	admin.Call(t, "PUT", "/Users/"+id, `{"userName":`+scimtest.Quote(name)+`}`).WantError(404, "")
+	admin.Find(t, "/Users", `userName eq `+scimtest.Quote(name)).WantStatus(200).Want("totalResults", 0)
 	admin.Call(t, "GET", "/Groups/"+group, nil).WantStatus(200).Want("members", nil)
 	if again := admin.CreateUser(t, name); again == id {
 		t.Error("the id was given again")
@@ -118,7 +118,7 @@ func TestRFC7644Section3_6_Delete(t *testing.T) {
 func TestRFC7644Section3_11_MeWithoutAUser(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	admin.Call(t, "GET", "/Me", nil).WantError(404, "")
-	admin.Call(t, "PATCH", "/Me", suite.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantError(404, "")
+	admin.Call(t, "PATCH", "/Me", scimtest.PatchBody(`{"op":"add","path":"title","value":"x"}`)).WantError(404, "")
 	admin.Call(t, "DELETE", "/Me", nil).WantError(404, "")
 	acme.WithToken(acme.Reader).Call(t, "GET", "/Me", nil).WantError(404, "")
 	acme.WithToken(acme.Reader).Call(t, "DELETE", "/Me", nil).WantError(403, "")

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // stale is a version that no resource has.
@@ -12,14 +12,14 @@ const stale = `W/"stale"`
 
 // retitle returns a PATCH of the title.
 func retitle(title string) string {
-	return suite.PatchBody(`{"op":"replace","path":"title","value":` + suite.Quote(title) + `}`)
+	return scimtest.PatchBody(`{"op":"replace","path":"title","value":` + scimtest.Quote(title) + `}`)
 }
 
 func TestRFC7644Section3_14_Versions(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	for _, type_ := range []struct{ name, body string }{{"Users", `{"userName":"%s"}`}, {"Groups", `{"displayName":"%s"}`}} {
 		t.Run("the ETag is weak and equals meta.version: "+type_.name, func(t *testing.T) {
-			created := admin.Post(t, "/"+type_.name, strings.Replace(type_.body, "%s", suite.UniqueName("u"), 1)).WantStatus(201)
+			created := admin.Post(t, "/"+type_.name, strings.Replace(type_.body, "%s", scimtest.UniqueName("u"), 1)).WantStatus(201)
 			got := admin.Call(t, "GET", "/"+type_.name+"/"+created.Text("id"), nil).WantStatus(200)
 			tag := got.Header.Get("ETag")
 			if !strings.HasPrefix(tag, `W/"`) || !strings.HasSuffix(tag, `"`) || tag != got.Text("meta.version") || tag != created.Header.Get("ETag") {
@@ -52,7 +52,7 @@ func TestRFC7644Section3_14_IfMatch(t *testing.T) {
 		admin.Call(t, "PATCH", path, retitle("a"), "If-Match", tag()).WantStatus(200)
 		admin.Call(t, "PATCH", path, retitle("b"), "If-Match", stale+", "+tag()).WantStatus(200)
 		admin.Call(t, "PATCH", path, retitle("c"), "If-Match", "*").WantStatus(200)
-		got := admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(name)+`}`, "If-Match", tag()).WantStatus(200)
+		got := admin.Call(t, "PUT", path, `{"userName":`+scimtest.Quote(name)+`}`, "If-Match", tag()).WantStatus(200)
 		if got.Header.Get("ETag") != tag() {
 			t.Errorf("response %q, resource %q", got.Header.Get("ETag"), tag())
 		}
@@ -62,7 +62,7 @@ func TestRFC7644Section3_14_IfMatch(t *testing.T) {
 		path := admin.CreateUserPath(t, `"title":"T"`)
 		before := admin.Call(t, "GET", path, nil).WantStatus(200)
 		admin.Call(t, "PATCH", path, retitle("U"), "If-Match", stale).WantError(412, "")
-		admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(suite.UniqueName("u"))+`}`, "If-Match", stale+`, W/"other"`).WantError(412, "")
+		admin.Call(t, "PUT", path, `{"userName":`+scimtest.Quote(scimtest.UniqueName("u"))+`}`, "If-Match", stale+`, W/"other"`).WantError(412, "")
 		admin.Call(t, "DELETE", path, nil, "If-Match", stale).WantError(412, "")
 		admin.Call(t, "DELETE", path, nil, "If-Match", "nonsense").WantError(412, "")
 		if now := admin.Call(t, "GET", path, nil).WantStatus(200); string(now.Raw) != string(before.Raw) {
@@ -76,11 +76,11 @@ func TestRFC7644Section3_14_IfMatch(t *testing.T) {
 		admin.Call(t, "DELETE", "/Users/ghost", nil, "If-Match", stale).WantError(404, "")
 	})
 	t.Run("a change of members changes the group's version", func(t *testing.T) {
-		user := admin.CreateUser(t, suite.UniqueName("u"))
-		path := "/Groups/" + admin.CreateGroup(t, suite.UniqueName("g"))
+		user := admin.CreateUser(t, scimtest.UniqueName("u"))
+		path := "/Groups/" + admin.CreateGroup(t, scimtest.UniqueName("g"))
 		before := admin.Call(t, "GET", path, nil)
-		admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"add","path":"members","value":[{"value":"`+user+`"}]}`), "If-Match", before.Header.Get("ETag")).WantStatus(200)
-		admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":"members"}`), "If-Match", before.Header.Get("ETag")).WantError(412, "")
+		admin.Call(t, "PATCH", path, scimtest.PatchBody(`{"op":"add","path":"members","value":[{"value":"`+user+`"}]}`), "If-Match", before.Header.Get("ETag")).WantStatus(200)
+		admin.Call(t, "PATCH", path, scimtest.PatchBody(`{"op":"remove","path":"members"}`), "If-Match", before.Header.Get("ETag")).WantError(412, "")
 		admin.Call(t, "GET", path, nil, "If-None-Match", before.Header.Get("ETag")).WantStatus(200).Want("members.0.value", user)
 	})
 }
@@ -90,7 +90,7 @@ func TestRFC9110Section13_1_2_IfNoneMatchOnWrites(t *testing.T) {
 	path := admin.CreateUserPath(t)
 	before := admin.Call(t, "GET", path, nil).WantStatus(200)
 	put := `{"userName":"` + before.Text("userName") + `","title":"T"}`
-	patch := suite.PatchBody(`{"op":"add","path":"title","value":"T"}`)
+	patch := scimtest.PatchBody(`{"op":"add","path":"title","value":"T"}`)
 	for _, tag := range []string{"*", before.Header.Get("ETag"), `"x", ` + before.Header.Get("ETag")} {
 		admin.Call(t, "PUT", path, put, "If-None-Match", tag).WantError(412, "", "If-None-Match")
 		admin.Call(t, "PATCH", path, patch, "If-None-Match", tag).WantError(412, "", "If-None-Match")

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // Operations that are rejected, on a user with a title, e-mail addresses, a name and a badge.
@@ -28,7 +28,7 @@ var refusedOperations = []struct{ name, operation, scimType, word string }{
 	{"an unknown sub-attribute", `{"op":"add","path":"name.nothing","value":"x"}`, "invalidPath", "name.nothing"},
 	{"an unknown schema", `{"op":"add","path":"urn:nobody:1.0:X:a","value":"x"}`, "invalidPath", "urn:nobody"},
 	{"an unknown attribute without a path", `{"op":"add","value":{"nothing":"x"}}`, "invalidSyntax", "nothing"},
-	{"an unknown attribute of an extension without a path", `{"op":"add","value":{"` + suite.EnterpriseURN + `":{"nothing":"x"}}}`, "invalidSyntax", "nothing"},
+	{"an unknown attribute of an extension without a path", `{"op":"add","value":{"` + scimtest.EnterpriseURN + `":{"nothing":"x"}}}`, "invalidSyntax", "nothing"},
 	{"a prototype", `{"op":"add","path":"__proto__.x","value":"x"}`, "invalidPath", ""},
 	{"an empty path", `{"op":"add","path":"","value":"x"}`, "invalidPath", "at position 1:"},
 	{"a path with a blank", `{"op":"add","path":"na me","value":"x"}`, "invalidPath", "at position 4:"},
@@ -46,7 +46,7 @@ var refusedOperations = []struct{ name, operation, scimType, word string }{
 	{"a text for a boolean", `{"op":"replace","path":"active","value":"false"}`, "invalidValue", "active"},
 	{"a text for a list", `{"op":"add","path":"emails","value":"x@x"}`, "invalidValue", "emails"},
 	{"a text for a complex value", `{"op":"replace","path":"name","value":"Ada"}`, "invalidValue", "name"},
-	{"a text for an extension", `{"op":"add","path":"` + suite.EnterpriseURN + `","value":"x"}`, "invalidValue", suite.EnterpriseURN},
+	{"a text for an extension", `{"op":"add","path":"` + scimtest.EnterpriseURN + `","value":"x"}`, "invalidValue", scimtest.EnterpriseURN},
 	{"two primary values", `{"op":"add","path":"emails","value":[{"value":"a","primary":true},{"value":"b","primary":true}]}`, "invalidValue", "primary"},
 	{"primary for all values", `{"op":"replace","path":"emails.primary","value":true}`, "invalidValue", "primary"},
 	{"to change id", `{"op":"replace","path":"id","value":"x"}`, "mutability", "id"},
@@ -54,16 +54,16 @@ var refusedOperations = []struct{ name, operation, scimType, word string }{
 	{"to change meta", `{"op":"replace","path":"meta.created","value":"2020-01-01T00:00:00Z"}`, "mutability", "meta"},
 	{"to change groups", `{"op":"add","path":"groups","value":[{"value":"x"}]}`, "mutability", "groups"},
 	{"to remove groups", `{"op":"remove","path":"groups"}`, "mutability", "groups"},
-	{"to change a read-only sub-attribute", `{"op":"add","path":"` + suite.EnterpriseURN + `:manager.displayName","value":"x"}`, "mutability", "manager.displayName"},
+	{"to change a read-only sub-attribute", `{"op":"add","path":"` + scimtest.EnterpriseURN + `:manager.displayName","value":"x"}`, "mutability", "manager.displayName"},
 	{"to remove what is required", `{"op":"remove","path":"userName"}`, "mutability", "userName"},
-	{"to change what is immutable", `{"op":"replace","path":"` + suite.AttributesURN + `:badge","value":"C"}`, "mutability", "badge"},
-	{"to change what is immutable without a path", `{"op":"add","value":{"` + suite.AttributesURN + `":{"badge":"C"}}}`, "mutability", "badge"},
-	{"to remove what is immutable", `{"op":"remove","path":"` + suite.AttributesURN + `:badge"}`, "mutability", "badge"},
-	{"to remove an extension with what is immutable", `{"op":"remove","path":"` + suite.AttributesURN + `"}`, "mutability", "badge"},
+	{"to change what is immutable", `{"op":"replace","path":"` + scimtest.AttributesURN + `:badge","value":"C"}`, "mutability", "badge"},
+	{"to change what is immutable without a path", `{"op":"add","value":{"` + scimtest.AttributesURN + `":{"badge":"C"}}}`, "mutability", "badge"},
+	{"to remove what is immutable", `{"op":"remove","path":"` + scimtest.AttributesURN + `:badge"}`, "mutability", "badge"},
+	{"to remove an extension with what is immutable", `{"op":"remove","path":"` + scimtest.AttributesURN + `"}`, "mutability", "badge"},
 	{"required by null", `{"op":"replace","path":"userName","value":null}`, "invalidValue", "userName"},
 	{"required by nothing", `{"op":"replace","value":{"userName":""}}`, "invalidValue", "userName"},
-	{"an integer that is none", `{"op":"add","path":"` + suite.AttributesURN + `:level","value":1.5}`, "invalidValue", "level"},
-	{"a time that is none", `{"op":"add","path":"` + suite.AttributesURN + `:since","value":"now"}`, "invalidValue", "since"},
+	{"an integer that is none", `{"op":"add","path":"` + scimtest.AttributesURN + `:level","value":1.5}`, "invalidValue", "level"},
+	{"a time that is none", `{"op":"add","path":"` + scimtest.AttributesURN + `:since","value":"now"}`, "invalidValue", "since"},
 }
 
 func TestRFC7644Section3_5_2_PatchIsAtomic(t *testing.T) {
@@ -78,8 +78,8 @@ func TestRFC7644Section3_5_2_PatchIsAtomic(t *testing.T) {
 	}
 	for _, tc := range refusedOperations {
 		t.Run("rejects "+tc.name, func(t *testing.T) {
-			admin.Call(t, "PATCH", path, suite.PatchBody(tc.operation)).WantError(400, tc.scimType, tc.word)
-			got := admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"replace","path":"title","value":"other"}`, `{"op":"remove","path":"name"}`, `{"op":"add","path":"`+suite.EnterpriseURN+`:department","value":"D"}`, tc.operation))
+			admin.Call(t, "PATCH", path, scimtest.PatchBody(tc.operation)).WantError(400, tc.scimType, tc.word)
+			got := admin.Call(t, "PATCH", path, scimtest.PatchBody(`{"op":"replace","path":"title","value":"other"}`, `{"op":"remove","path":"name"}`, `{"op":"add","path":"`+scimtest.EnterpriseURN+`:department","value":"D"}`, tc.operation))
 			if got.WantError(400, tc.scimType, tc.word); !strings.Contains(tc.name, "required by") && !strings.Contains(got.Text("detail"), "Operations[3]") {
 				t.Errorf("the error does not name the operation: %s", got.Raw)
 			}
@@ -87,23 +87,23 @@ func TestRFC7644Section3_5_2_PatchIsAtomic(t *testing.T) {
 		})
 	}
 	t.Run("a taken name", func(t *testing.T) {
-		other := suite.UniqueName("other")
+		other := scimtest.UniqueName("other")
 		admin.CreateUser(t, other)
-		admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"replace","path":"title","value":"other"}`, `{"op":"replace","path":"userName","value":`+suite.Quote(strings.ToUpper(other))+`}`)).WantError(409, "uniqueness", "userName")
+		admin.Call(t, "PATCH", path, scimtest.PatchBody(`{"op":"replace","path":"title","value":"other"}`, `{"op":"replace","path":"userName","value":`+scimtest.Quote(strings.ToUpper(other))+`}`)).WantError(409, "uniqueness", "userName")
 		unchanged(t)
 	})
 	t.Run("a body that is not a PATCH", func(t *testing.T) {
 		for body, word := range map[string]string{
-			`{}`: "Operations", `{"schemas":["` + suite.UserURN + `"],"Operations":[{"op":"remove","path":"title"}]}`: "schemas",
-			`{"schemas":["` + suite.PatchURN + `"]}`: "Operations", suite.PatchBody(): "Operations", `{"schemas":["` + suite.PatchURN + `"],"Operations":{}}`: "Operations", `{"schemas":["` + suite.PatchURN + `"],"Operations":["x"]}`: "Operations[0]",
-			`{"schemas":["` + suite.PatchURN + `"],"title":"x","Operations":[{"op":"remove","path":"title"}]}`: "title", `{"userName":"x"}`: "userName",
+			`{}`: "Operations", `{"schemas":["` + scimtest.UserURN + `"],"Operations":[{"op":"remove","path":"title"}]}`: "schemas",
+			`{"schemas":["` + scimtest.PatchURN + `"]}`: "Operations", scimtest.PatchBody(): "Operations", `{"schemas":["` + scimtest.PatchURN + `"],"Operations":{}}`: "Operations", `{"schemas":["` + scimtest.PatchURN + `"],"Operations":["x"]}`: "Operations[0]",
+			`{"schemas":["` + scimtest.PatchURN + `"],"title":"x","Operations":[{"op":"remove","path":"title"}]}`: "title", `{"userName":"x"}`: "userName",
 		} {
 			admin.Call(t, "PATCH", path, body).WantError(400, "invalidSyntax", word)
 		}
 		unchanged(t)
 	})
 	t.Run("names are case-insensitive", func(t *testing.T) {
-		admin.Call(t, "PATCH", path, `{"SCHEMAS":["`+strings.ToUpper(suite.PatchURN)+`"],"operations":[{"OP":"add","Path":"title","VALUE":"T"}]}`).WantStatus(200)
+		admin.Call(t, "PATCH", path, `{"SCHEMAS":["`+strings.ToUpper(scimtest.PatchURN)+`"],"operations":[{"OP":"add","Path":"title","VALUE":"T"}]}`).WantStatus(200)
 		unchanged(t)
 	})
 }
@@ -112,13 +112,13 @@ func TestRFC7644Section3_5_2_Limits(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	path := admin.CreateUserPath(t)
 	many := func(n int) string {
-		return suite.PatchBody(strings.TrimSuffix(strings.Repeat(`{"op":"add","path":"title","value":"x"},`, n), ","))
+		return scimtest.PatchBody(strings.TrimSuffix(strings.Repeat(`{"op":"add","path":"title","value":"x"},`, n), ","))
 	}
 	admin.Call(t, "PATCH", path, many(1000)).WantStatus(200).Want("title", "x")
 	admin.Call(t, "PATCH", path, many(1001)).WantError(413, "", "1000")
 	t.Run("limits of paths", func(t *testing.T) {
 		for _, filter := range []string{strings.Repeat("(", 100) + "type pr" + strings.Repeat(")", 100), strings.Repeat("type pr or ", 300) + "type pr", `value eq "` + strings.Repeat("x", 9000) + `"`} {
-			admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":`+suite.Quote("emails["+filter+"]")+`}`)).WantError(400, "invalidPath")
+			admin.Call(t, "PATCH", path, scimtest.PatchBody(`{"op":"remove","path":`+scimtest.Quote("emails["+filter+"]")+`}`)).WantError(400, "invalidPath")
 		}
 	})
 	t.Run("limit of visited elements", func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestRFC7644Section3_5_2_Limits(t *testing.T) {
 
 func TestRFC7644Section3_5_2_MembersOfGroups(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	a, b, c := admin.CreateUser(t, suite.UniqueName("a")), admin.CreateUser(t, suite.UniqueName("b")), admin.CreateUser(t, suite.UniqueName("c"))
+	a, b, c := admin.CreateUser(t, scimtest.UniqueName("a")), admin.CreateUser(t, scimtest.UniqueName("b")), admin.CreateUser(t, scimtest.UniqueName("c"))
 	replace := strings.NewReplacer("{a}", a, "{b}", b, "{c}", c)
 	for _, tc := range []struct{ name, before, operation, after string }{
 		{"add one", "a", `{"op":"add","path":"members","value":[{"value":"{b}"}]}`, "a b"},
@@ -158,10 +158,10 @@ func TestRFC7644Section3_5_2_MembersOfGroups(t *testing.T) {
 			for _, m := range strings.Fields(tc.before) {
 				members = append(members, ids[m])
 			}
-			path := "/Groups/" + admin.CreateGroup(t, suite.UniqueName("g"), members...)
-			got := admin.Call(t, "PATCH", path, suite.PatchBody(replace.Replace(tc.operation))).WantStatus(200)
+			path := "/Groups/" + admin.CreateGroup(t, scimtest.UniqueName("g"), members...)
+			got := admin.Call(t, "PATCH", path, scimtest.PatchBody(replace.Replace(tc.operation))).WantStatus(200)
 			read := admin.Call(t, "GET", path, nil).WantStatus(200)
-			for _, seen := range []*suite.Response{got, read} {
+			for _, seen := range []*scimtest.Response{got, read} {
 				names := seen.MemberIDs()
 				for name, id := range ids {
 					if names[id] != strings.Contains(tc.after, name) {
@@ -170,7 +170,7 @@ func TestRFC7644Section3_5_2_MembersOfGroups(t *testing.T) {
 				}
 			}
 			if tc.before == tc.after {
-				again := admin.Call(t, "PATCH", path, suite.PatchBody(replace.Replace(tc.operation))).WantStatus(200)
+				again := admin.Call(t, "PATCH", path, scimtest.PatchBody(replace.Replace(tc.operation))).WantStatus(200)
 				again.Want("meta.version", read.Value("meta.version")).Want("meta.lastModified", read.Value("meta.lastModified"))
 			}
 			for name, id := range ids {
@@ -185,14 +185,14 @@ func TestRFC7644Section3_5_2_MembersOfGroups(t *testing.T) {
 
 func TestRFC7644Section3_5_2_RejectedOperationKeepsAllMembers(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	a, b, c := admin.CreateUser(t, suite.UniqueName("a")), admin.CreateUser(t, suite.UniqueName("b")), admin.CreateUser(t, suite.UniqueName("c"))
-	path := "/Groups/" + admin.CreateGroup(t, suite.UniqueName("g"), a, b)
+	a, b, c := admin.CreateUser(t, scimtest.UniqueName("a")), admin.CreateUser(t, scimtest.UniqueName("b")), admin.CreateUser(t, scimtest.UniqueName("c"))
+	path := "/Groups/" + admin.CreateGroup(t, scimtest.UniqueName("g"), a, b)
 	before := admin.Call(t, "GET", path, nil)
 	for _, tc := range []struct{ operation, scimType string }{
 		{`{"op":"add","path":"members","value":[{"type":"User"}]}`, "invalidValue"}, {`{"op":"add","path":"members","value":["x"]}`, "invalidValue"}, {`{"op":"remove","path":"members","value":[{"value":"` + a + `"}]}`, "invalidValue"},
 		{`{"op":"replace","path":"members[value eq \"` + a + `\"].value","value":"` + c + `"}`, "mutability"}, {`{"op":"remove","path":"displayName"}`, "mutability"}, {`{"op":"replace","path":"members[value eq \"` + c + `\"]","value":{"value":"` + c + `"}}`, "noTarget"},
 	} {
-		admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"remove","path":"members[value eq \"`+b+`\"]"}`, tc.operation)).WantError(400, tc.scimType, "Operations[1]")
+		admin.Call(t, "PATCH", path, scimtest.PatchBody(`{"op":"remove","path":"members[value eq \"`+b+`\"]"}`, tc.operation)).WantError(400, tc.scimType, "Operations[1]")
 	}
 	if now := admin.Call(t, "GET", path, nil).WantStatus(200); string(now.Raw) != string(before.Raw) {
 		t.Errorf("before %s, after %s", before.Raw, now.Raw)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // change is the effect of operations on a user: before are members of its body, after the expected members;
@@ -20,8 +20,8 @@ const (
 	home  = `{"value":"h@x","type":"home"}`
 	mails = `"emails":[` + work + `,` + home + `]`
 	ada   = `"name":{"givenName":"Ada","familyName":"L"}`
-	ext   = `"` + suite.AttributesURN + `":`
-	ent   = `"` + suite.EnterpriseURN + `":`
+	ext   = `"` + scimtest.AttributesURN + `":`
+	ent   = `"` + scimtest.EnterpriseURN + `":`
 )
 
 func op(members string) []string { return []string{`{` + members + `}`} }
@@ -40,13 +40,13 @@ var additions = []change{
 	{"to a sub-attribute of what is not there", ``, op(`"op":"add","path":"name.givenName","value":"A"`), `{"name":{"givenName":"A"}}`},
 	{"to a sub-attribute of the elements that a filter chooses", mails, op(`"op":"add","path":"emails[type eq \"home\"].display","value":"H"`), `{"emails":[` + work + `,{"value":"h@x","type":"home","display":"H"}]}`},
 	{"a primary value takes it from the others", mails, op(`"op":"add","path":"emails","value":[{"value":"n@x","primary":true}]`), `{"emails":[{"value":"w@x","type":"work","primary":false},` + home + `,{"value":"n@x","primary":true}]}`},
-	{"to an attribute of an extension adds its URN to schemas", ``, op(`"op":"add","path":"` + suite.EnterpriseURN + `:department","value":"D"`), `{` + ent + `{"department":"D"},"schemas":["` + suite.UserURN + `","` + suite.EnterpriseURN + `"]}`},
-	{"to an extension as a whole", ent + `{"costCenter":"c"}`, op(`"op":"add","path":"` + suite.EnterpriseURN + `","value":{"department":"D"}`), `{` + ent + `{"costCenter":"c","department":"D"}}`},
-	{"of an extension without a path", ``, op(`"op":"add","value":{"` + suite.EnterpriseURN + `":{"department":"D"},` + ext + `{"level":5}}`), `{` + ent + `{"department":"D"},` + ext + `{"level":5},"schemas":["` + suite.UserURN + `","` + suite.EnterpriseURN + `","` + suite.AttributesURN + `"]}`},
-	{"to a declared list", ext + `{"tags":["a"]}`, op(`"op":"add","path":"` + suite.AttributesURN + `:tags","value":["b","a"]`), `{` + ext + `{"tags":["a","b"]}}`},
-	{"an immutable attribute that has no value", ext + `{"level":1}`, op(`"op":"add","path":"` + suite.AttributesURN + `:badge","value":"B"`), `{` + ext + `{"badge":"B","level":1}}`},
-	{"an immutable attribute its own value", ext + `{"badge":"B"}`, op(`"op":"add","path":"` + suite.AttributesURN + `:badge","value":"B"`), `{` + ext + `{"badge":"B"}}`},
-	{"by the core URN", ``, op(`"op":"add","path":"` + strings.ToUpper(suite.UserURN) + `:NAME.GIVENNAME","value":"A"`), `{"name":{"givenName":"A"}}`},
+	{"to an attribute of an extension adds its URN to schemas", ``, op(`"op":"add","path":"` + scimtest.EnterpriseURN + `:department","value":"D"`), `{` + ent + `{"department":"D"},"schemas":["` + scimtest.UserURN + `","` + scimtest.EnterpriseURN + `"]}`},
+	{"to an extension as a whole", ent + `{"costCenter":"c"}`, op(`"op":"add","path":"` + scimtest.EnterpriseURN + `","value":{"department":"D"}`), `{` + ent + `{"costCenter":"c","department":"D"}}`},
+	{"of an extension without a path", ``, op(`"op":"add","value":{"` + scimtest.EnterpriseURN + `":{"department":"D"},` + ext + `{"level":5}}`), `{` + ent + `{"department":"D"},` + ext + `{"level":5},"schemas":["` + scimtest.UserURN + `","` + scimtest.EnterpriseURN + `","` + scimtest.AttributesURN + `"]}`},
+	{"to a declared list", ext + `{"tags":["a"]}`, op(`"op":"add","path":"` + scimtest.AttributesURN + `:tags","value":["b","a"]`), `{` + ext + `{"tags":["a","b"]}}`},
+	{"an immutable attribute that has no value", ext + `{"level":1}`, op(`"op":"add","path":"` + scimtest.AttributesURN + `:badge","value":"B"`), `{` + ext + `{"badge":"B","level":1}}`},
+	{"an immutable attribute its own value", ext + `{"badge":"B"}`, op(`"op":"add","path":"` + scimtest.AttributesURN + `:badge","value":"B"`), `{` + ext + `{"badge":"B"}}`},
+	{"by the core URN", ``, op(`"op":"add","path":"` + strings.ToUpper(scimtest.UserURN) + `:NAME.GIVENNAME","value":"A"`), `{"name":{"givenName":"A"}}`},
 	{"a path of null is none", ``, op(`"op":"add","path":null,"value":{"title":"T"}`), `{"title":"T"}`},
 	{"read-only members of a value without a path are passed over", ``, op(`"op":"add","value":{"id":"x","title":"T","meta":{"version":"1"},"groups":[]}`), `{"title":"T"}`},
 }
@@ -65,9 +65,9 @@ var removals = []change{
 	{"the last value takes the attribute with it", `"emails":[` + home + `]`, op(`"op":"remove","path":"emails[type eq \"home\"]"`), `{"emails":null}`},
 	{"a sub-attribute of chosen values", mails, op(`"op":"remove","path":"emails[type eq \"work\"].type"`), `{"emails":[{"value":"w@x","primary":true},` + home + `]}`},
 	{"a sub-attribute of all values", mails, op(`"op":"remove","path":"emails.type"`), `{"emails":[{"value":"w@x","primary":true},{"value":"h@x"}]}`},
-	{"the last attribute of an extension takes its URN from schemas", ent + `{"department":"D"}`, op(`"op":"remove","path":"` + suite.EnterpriseURN + `:department"`), `{` + ent + `null,"schemas":["` + suite.UserURN + `"]}`},
-	{"an extension as a whole", ent + `{"department":"D","costCenter":"c"}`, op(`"op":"remove","path":"` + suite.EnterpriseURN + `"`), `{` + ent + `null,"schemas":["` + suite.UserURN + `"]}`},
-	{"a value of a declared list", ext + `{"tags":["a","b"]}`, op(`"op":"remove","path":"` + suite.AttributesURN + `:tags[value eq \"A\"]"`), `{` + ext + `{"tags":["b"]}}`},
+	{"the last attribute of an extension takes its URN from schemas", ent + `{"department":"D"}`, op(`"op":"remove","path":"` + scimtest.EnterpriseURN + `:department"`), `{` + ent + `null,"schemas":["` + scimtest.UserURN + `"]}`},
+	{"an extension as a whole", ent + `{"department":"D","costCenter":"c"}`, op(`"op":"remove","path":"` + scimtest.EnterpriseURN + `"`), `{` + ent + `null,"schemas":["` + scimtest.UserURN + `"]}`},
+	{"a value of a declared list", ext + `{"tags":["a","b"]}`, op(`"op":"remove","path":"` + scimtest.AttributesURN + `:tags[value eq \"A\"]"`), `{` + ext + `{"tags":["b"]}}`},
 }
 
 // Section 3.5.2.3: replace.
@@ -90,9 +90,9 @@ var replacements = []change{
 	{"a sub-attribute of all that match", `"roles":[{"value":"a","type":"t"},{"value":"b","type":"t"},{"value":"c"}]`, op(`"op":"replace","path":"roles[type eq \"t\"].display","value":"D"`), `{"roles":[{"value":"a","display":"D","type":"t"},{"value":"b","display":"D","type":"t"},{"value":"c"}]}`},
 	{"a sub-attribute of all values", `"roles":[{"value":"a"},{"value":"b"}]`, op(`"op":"replace","path":"roles.type","value":"T"`), `{"roles":[{"value":"a","type":"T"},{"value":"b","type":"T"}]}`},
 	{"primary takes it from the others", mails, op(`"op":"replace","path":"emails[type eq \"home\"].primary","value":true`), `{"emails":[{"value":"w@x","type":"work","primary":false},{"value":"h@x","type":"home","primary":true}]}`},
-	{"an attribute of an extension", ent + `{"department":"D","costCenter":"c"}`, op(`"op":"replace","path":"` + suite.EnterpriseURN + `:department","value":"E"`), `{` + ent + `{"department":"E","costCenter":"c"}}`},
-	{"a sub-attribute of an extension", ent + `{"manager":{"value":"m"}}`, op(`"op":"replace","path":"` + suite.EnterpriseURN + `:manager.value","value":"n"`), `{` + ent + `{"manager":{"value":"n","$ref":"` + `{base}/Users/n"}}}`},
-	{"declared attributes of each type", ext + `{"level":1}`, op(`"op":"replace","path":"` + suite.AttributesURN + `","value":{"level":-7,"score":2.5,"remote":false,"since":"2026-01-31T12:00:00+01:00","team":"t"}`), `{` + ext + `{"level":-7,"score":2.5,"remote":false,"since":"2026-01-31T12:00:00+01:00","team":"t"}}`},
+	{"an attribute of an extension", ent + `{"department":"D","costCenter":"c"}`, op(`"op":"replace","path":"` + scimtest.EnterpriseURN + `:department","value":"E"`), `{` + ent + `{"department":"E","costCenter":"c"}}`},
+	{"a sub-attribute of an extension", ent + `{"manager":{"value":"m"}}`, op(`"op":"replace","path":"` + scimtest.EnterpriseURN + `:manager.value","value":"n"`), `{` + ent + `{"manager":{"value":"n","$ref":"` + `{base}/Users/n"}}}`},
+	{"declared attributes of each type", ext + `{"level":1}`, op(`"op":"replace","path":"` + scimtest.AttributesURN + `","value":{"level":-7,"score":2.5,"remote":false,"since":"2026-01-31T12:00:00+01:00","team":"t"}`), `{` + ext + `{"level":-7,"score":2.5,"remote":false,"since":"2026-01-31T12:00:00+01:00","team":"t"}}`},
 	{"in the order of the operations", ``, []string{`{"op":"add","path":"title","value":"A"}`, `{"op":"replace","path":"title","value":"B"}`, `{"op":"remove","path":"title"}`, `{"op":"add","path":"title","value":"C"}`, `{"op":"add","path":"nickName","value":"n"}`}, `{"title":"C","nickName":"n"}`},
 	{"what an operation adds a later one finds", ``, []string{`{"op":"add","path":"emails","value":[` + home + `]}`, `{"op":"replace","path":"emails[type eq \"home\"].value","value":"z@x"}`}, `{"emails":[{"value":"z@x","type":"home"}]}`},
 }
@@ -112,7 +112,7 @@ func TestRFC7644Section3_5_2_Patch(t *testing.T) {
 				path := admin.CreateUserPath(t, members...)
 				before := admin.Call(t, "GET", path, nil).WantStatus(200)
 				after := strings.ReplaceAll(tc.after, "{base}", acme.BaseURL())
-				got := admin.Call(t, "PATCH", path, suite.PatchBody(tc.operations...)).WantStatus(200).WantMembers(after).Want("id", before.Value("id")).Want("userName", before.Value("userName"))
+				got := admin.Call(t, "PATCH", path, scimtest.PatchBody(tc.operations...)).WantStatus(200).WantMembers(after).Want("id", before.Value("id")).Want("userName", before.Value("userName"))
 				read := admin.Call(t, "GET", path, nil).WantStatus(200)
 				if string(read.Raw) != string(got.Raw) || got.Header.Get("ETag") != got.Text("meta.version") {
 					t.Errorf("response %s with ETag %s, resource %s", got.Raw, got.Header.Get("ETag"), read.Raw)
@@ -120,7 +120,7 @@ func TestRFC7644Section3_5_2_Patch(t *testing.T) {
 				// Repeating the request changes neither version nor time, unless its operations revert
 				// each other.
 				if len(tc.operations) == 1 {
-					again := admin.Call(t, "PATCH", path, suite.PatchBody(tc.operations...))
+					again := admin.Call(t, "PATCH", path, scimtest.PatchBody(tc.operations...))
 					if strings.Contains(tc.operations[0], `[type eq`) && again.Status == 400 {
 						again.WantError(400, "noTarget") // the element was removed
 						return
@@ -136,17 +136,17 @@ func TestRFC7644Section3_5_2_UnchangedResourceKeepsLastModified(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	path := admin.CreateUserPath(t, `"title":"T",`+mails+`,`+ada+`,`+ext+`{"badge":"B","tags":["a"]},"active":true`)
 	before := admin.Call(t, "GET", path, nil).WantStatus(200)
-	suite.NextSecond()
+	scimtest.NextSecond()
 	for _, operation := range []string{
 		`{"op":"add","path":"title","value":"T"}`, `{"op":"replace","path":"title","value":"T"}`, `{"op":"replace","value":{"active":true}}`, `{"op":"add","path":"emails","value":[` + work + `]}`,
 		`{"op":"replace","path":"emails","value":[` + work + `,` + home + `]}`, `{"op":"replace","path":"emails[type eq \"work\"].value","value":"w@x"}`, `{"op":"remove","path":"nickName"}`,
-		`{"op":"remove","path":"emails[type eq \"fax\"]"}`, `{"op":"replace","path":"name","value":{"givenName":"Ada"}}`, `{"op":"add","path":"` + suite.AttributesURN + `:tags","value":["a"]}`, `{"op":"add","path":"emails","value":[]}`,
+		`{"op":"remove","path":"emails[type eq \"fax\"]"}`, `{"op":"replace","path":"name","value":{"givenName":"Ada"}}`, `{"op":"add","path":"` + scimtest.AttributesURN + `:tags","value":["a"]}`, `{"op":"add","path":"emails","value":[]}`,
 	} {
-		admin.Call(t, "PATCH", path, suite.PatchBody(operation)).WantStatus(200).Want("meta.version", before.Value("meta.version")).Want("meta.lastModified", before.Value("meta.lastModified"))
+		admin.Call(t, "PATCH", path, scimtest.PatchBody(operation)).WantStatus(200).Want("meta.version", before.Value("meta.version")).Want("meta.lastModified", before.Value("meta.lastModified"))
 	}
-	admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"replace","path":"title","value":"U"}`, `{"op":"replace","path":"title","value":"T"}`)).WantStatus(200).
+	admin.Call(t, "PATCH", path, scimtest.PatchBody(`{"op":"replace","path":"title","value":"U"}`, `{"op":"replace","path":"title","value":"T"}`)).WantStatus(200).
 		Want("meta.version", before.Value("meta.version")).Want("meta.lastModified", before.Value("meta.lastModified"))
-	changed := admin.Call(t, "PATCH", path, suite.PatchBody(`{"op":"replace","path":"title","value":"U"}`)).WantStatus(200)
+	changed := admin.Call(t, "PATCH", path, scimtest.PatchBody(`{"op":"replace","path":"title","value":"U"}`)).WantStatus(200)
 	if changed.Value("meta.version") == before.Value("meta.version") || changed.Text("meta.lastModified") == before.Text("meta.lastModified") {
 		t.Errorf("version and lastModified did not change: %s", changed.Raw)
 	}

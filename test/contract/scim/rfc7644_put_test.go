@@ -5,20 +5,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // fullUser returns the body of a user with attributes of all kinds.
 func fullUser(name string) string {
 	return fmt.Sprintf(`{"schemas":[%q,%q,%q],"userName":%q,"externalId":"x","title":"T","active":true,"name":{"givenName":"Ada","familyName":"L"},
 		"emails":[{"value":"a@x","type":"work","primary":true},{"value":"b@x"}],%q:{"department":"d"},%q:{"badge":"B-1","level":1,"tags":["a","b"]}}`,
-		suite.UserURN, suite.EnterpriseURN, suite.AttributesURN, name, suite.EnterpriseURN, suite.AttributesURN)
+		scimtest.UserURN, scimtest.EnterpriseURN, scimtest.AttributesURN, name, scimtest.EnterpriseURN, scimtest.AttributesURN)
 }
 
 // createFullUser creates a user with attributes of all kinds.
-func createFullUser(t *testing.T, a suite.Caller) (path, name string, before *suite.Response) {
+func createFullUser(t *testing.T, a scimtest.Caller) (path, name string, before *scimtest.Response) {
 	t.Helper()
-	name = suite.UniqueName("u")
+	name = scimtest.UniqueName("u")
 	path = "/Users/" + a.Create(t, "/Users", fullUser(name))
 	return path, name, a.Call(t, "GET", path, nil).WantStatus(200)
 }
@@ -27,10 +27,10 @@ func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	t.Run("returns 200 with the resource", func(t *testing.T) {
 		path, _, before := createFullUser(t, admin)
-		renamed := suite.UniqueName("renamed")
-		suite.NextSecond()
-		got := admin.Call(t, "PUT", path, fmt.Sprintf(`{"schemas":[%q],"userName":%q,"title":"U","emails":[{"value":"c@x"}],%q:{"badge":"B-1"}}`, suite.UserURN, renamed, suite.AttributesURN)).WantStatus(200)
-		got.WantMembers(fmt.Sprintf(`{"userName":%q,"title":"U","emails":[{"value":"c@x"}],%q:{"badge":"B-1"},"schemas":[%q,%q]}`, renamed, suite.AttributesURN, suite.UserURN, suite.AttributesURN))
+		renamed := scimtest.UniqueName("renamed")
+		scimtest.NextSecond()
+		got := admin.Call(t, "PUT", path, fmt.Sprintf(`{"schemas":[%q],"userName":%q,"title":"U","emails":[{"value":"c@x"}],%q:{"badge":"B-1"}}`, scimtest.UserURN, renamed, scimtest.AttributesURN)).WantStatus(200)
+		got.WantMembers(fmt.Sprintf(`{"userName":%q,"title":"U","emails":[{"value":"c@x"}],%q:{"badge":"B-1"},"schemas":[%q,%q]}`, renamed, scimtest.AttributesURN, scimtest.UserURN, scimtest.AttributesURN))
 		got.Want("id", before.Value("id")).Want("meta.created", before.Value("meta.created")).Want("meta.version", got.Header.Get("ETag"))
 		if got.Value("meta.version") == before.Value("meta.version") || got.Value("meta.lastModified") == before.Value("meta.lastModified") {
 			t.Errorf("version and lastModified did not change: %s", got.Raw)
@@ -41,8 +41,8 @@ func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 	})
 	t.Run("omitted attributes are cleared", func(t *testing.T) {
 		path, name, _ := createFullUser(t, admin)
-		admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(name)+`,"`+suite.AttributesURN+`":{"badge":"B-1"}}`).WantStatus(200).
-			WantMembers(`{"externalId":null,"title":null,"name":null,"emails":null,"` + suite.EnterpriseURN + `":null,"` + suite.AttributesURN + `":{"badge":"B-1"}}`)
+		admin.Call(t, "PUT", path, `{"userName":`+scimtest.Quote(name)+`,"`+scimtest.AttributesURN+`":{"badge":"B-1"}}`).WantStatus(200).
+			WantMembers(`{"externalId":null,"title":null,"name":null,"emails":null,"` + scimtest.EnterpriseURN + `":null,"` + scimtest.AttributesURN + `":{"badge":"B-1"}}`)
 	})
 	t.Run("null and the empty list clear attributes", func(t *testing.T) {
 		path, name, _ := createFullUser(t, admin)
@@ -50,7 +50,7 @@ func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 	})
 	t.Run("read-only attributes are ignored", func(t *testing.T) {
 		path, _, before := createFullUser(t, admin)
-		group := admin.CreateGroup(t, suite.UniqueName("g"), strings.TrimPrefix(path, "/Users/"))
+		group := admin.CreateGroup(t, scimtest.UniqueName("g"), strings.TrimPrefix(path, "/Users/"))
 		sent := strings.Replace(string(before.Raw), `"meta":{`, `"groups":[{"value":"other"}],"meta":{"resourceType":"Group",`, 1)
 		sent = strings.Replace(sent, `"resourceType":"User",`, ``, 1)
 		sent = strings.Replace(sent, before.Text("id"), "another-id", 1)
@@ -61,7 +61,7 @@ func TestRFC7644Section3_5_1_ReplacingWithPUT(t *testing.T) {
 	})
 	t.Run("an identical PUT keeps version and lastModified", func(t *testing.T) {
 		path, name, before := createFullUser(t, admin)
-		suite.NextSecond()
+		scimtest.NextSecond()
 		got := admin.Call(t, "PUT", path, fullUser(name)).WantStatus(200)
 		got.Want("meta.version", before.Value("meta.version")).Want("meta.lastModified", before.Value("meta.lastModified"))
 		admin.Call(t, "PUT", path, string(before.Raw)).WantStatus(200).Want("meta.version", before.Value("meta.version")).Want("meta.lastModified", before.Value("meta.lastModified"))
@@ -78,12 +78,12 @@ func TestRFC7644Section3_5_1_PUTOfImmutableAttributes(t *testing.T) {
 	t.Run("an immutable attribute without a value can be set once", func(t *testing.T) {
 		path := admin.CreateUserPath(t)
 		name := admin.Call(t, "GET", path, nil).Text("userName")
-		admin.Call(t, "PUT", path, fullUser(name)).WantStatus(200).Want("["+suite.AttributesURN+"].badge", "B-1")
+		admin.Call(t, "PUT", path, fullUser(name)).WantStatus(200).Want("["+scimtest.AttributesURN+"].badge", "B-1")
 		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), "B-1", "B-2", 1)).WantError(400, "mutability", "badge")
 	})
 	t.Run("an omitted immutable attribute is kept", func(t *testing.T) {
 		path, name, _ := createFullUser(t, admin)
-		admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(name)+`}`).WantStatus(200).Want("["+suite.AttributesURN+"].badge", "B-1").Want("["+suite.AttributesURN+"].level", nil)
+		admin.Call(t, "PUT", path, `{"userName":`+scimtest.Quote(name)+`}`).WantStatus(200).Want("["+scimtest.AttributesURN+"].badge", "B-1").Want("["+scimtest.AttributesURN+"].level", nil)
 	})
 }
 
@@ -94,24 +94,24 @@ func TestRFC7644Section3_5_1_PUTErrors(t *testing.T) {
 		for _, body := range []string{`{}`, `{"title":"x"}`, `{"userName":null}`, `{"userName":""}`} {
 			admin.Call(t, "PUT", path, body).WantError(400, "invalidValue", "userName")
 		}
-		admin.Call(t, "PUT", "/Groups/"+admin.CreateGroup(t, suite.UniqueName("g")), `{"members":[]}`).WantError(400, "invalidValue", "displayName")
+		admin.Call(t, "PUT", "/Groups/"+admin.CreateGroup(t, scimtest.UniqueName("g")), `{"members":[]}`).WantError(400, "invalidValue", "displayName")
 		admin.Call(t, "GET", path, nil).WantStatus(200).Want("meta.version", before.Value("meta.version"))
 	})
 	t.Run("does not create", func(t *testing.T) {
-		name := suite.UniqueName("u")
-		admin.Call(t, "PUT", "/Users/ghost", `{"userName":`+suite.Quote(name)+`}`).WantError(404, "")
-		admin.Find(t, "/Users", `userName eq `+suite.Quote(name)).WantStatus(200).Want("totalResults", 0)
+		name := scimtest.UniqueName("u")
+		admin.Call(t, "PUT", "/Users/ghost", `{"userName":`+scimtest.Quote(name)+`}`).WantError(404, "")
+		admin.Find(t, "/Users", `userName eq `+scimtest.Quote(name)).WantStatus(200).Want("totalResults", 0)
 	})
 	t.Run("a taken name is a 409", func(t *testing.T) {
 		path, name, _ := createFullUser(t, admin)
-		other := suite.UniqueName("other")
+		other := scimtest.UniqueName("other")
 		admin.CreateUser(t, other)
-		admin.Call(t, "PUT", path, `{"userName":`+suite.Quote(strings.ToUpper(other))+`}`).WantError(409, "uniqueness")
+		admin.Call(t, "PUT", path, `{"userName":`+scimtest.Quote(strings.ToUpper(other))+`}`).WantError(409, "uniqueness")
 		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), name, strings.ToUpper(name), 1)).WantStatus(200).Want("userName", strings.ToUpper(name))
 	})
 	t.Run("a released name is available", func(t *testing.T) {
 		path, name, _ := createFullUser(t, admin)
-		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), name, suite.UniqueName("renamed"), 1)).WantStatus(200)
+		admin.Call(t, "PUT", path, strings.Replace(fullUser(name), name, scimtest.UniqueName("renamed"), 1)).WantStatus(200)
 		admin.CreateUser(t, name)
 	})
 	for _, tc := range refusedBodies[3:8] {
@@ -125,16 +125,16 @@ func TestRFC7644Section3_5_1_PUTErrors(t *testing.T) {
 
 func TestRFC7644Section3_5_1_PUTOfAGroupReplacesItsMembers(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	a, b, c := admin.CreateUser(t, suite.UniqueName("a")), admin.CreateUser(t, suite.UniqueName("b")), admin.CreateUser(t, suite.UniqueName("c"))
-	name := suite.UniqueName("g")
+	a, b, c := admin.CreateUser(t, scimtest.UniqueName("a")), admin.CreateUser(t, scimtest.UniqueName("b")), admin.CreateUser(t, scimtest.UniqueName("c"))
+	name := scimtest.UniqueName("g")
 	path := "/Groups/" + admin.CreateGroup(t, name, a, b)
-	put := func(members string) *suite.Response {
+	put := func(members string) *scimtest.Response {
 		t.Helper()
-		return admin.Call(t, "PUT", path, `{"schemas":["`+suite.GroupURN+`"],"displayName":`+suite.Quote(name)+members+`}`).WantStatus(200)
+		return admin.Call(t, "PUT", path, `{"schemas":["`+scimtest.GroupURN+`"],"displayName":`+scimtest.Quote(name)+members+`}`).WantStatus(200)
 	}
-	is := func(got *suite.Response, ids ...string) {
+	is := func(got *scimtest.Response, ids ...string) {
 		t.Helper()
-		for _, seen := range []*suite.Response{got, admin.Call(t, "GET", path, nil).WantStatus(200)} {
+		for _, seen := range []*scimtest.Response{got, admin.Call(t, "GET", path, nil).WantStatus(200)} {
 			members := seen.MemberIDs()
 			for _, id := range ids {
 				if !members[id] {

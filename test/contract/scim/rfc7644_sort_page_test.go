@@ -7,27 +7,27 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // sortedPeople creates users and returns a filter for them. Each is the prefix of the userName and the
 // members of the body.
-func sortedPeople(t *testing.T, admin suite.Caller, people ...[2]string) (filter string) {
+func sortedPeople(t *testing.T, admin scimtest.Caller, people ...[2]string) (filter string) {
 	t.Helper()
-	mark := suite.UniqueName("sorted")
+	mark := scimtest.UniqueName("sorted")
 	for _, p := range people {
-		body := `"userType":` + suite.Quote(mark)
+		body := `"userType":` + scimtest.Quote(mark)
 		if p[1] != "" {
 			body += "," + p[1]
 		}
 		admin.CreateUser(t, p[0]+"@"+mark, body)
 	}
-	return `userType eq ` + suite.Quote(mark)
+	return `userType eq ` + scimtest.Quote(mark)
 }
 
 func TestRFC7644Section3_4_2_3_Sorting(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	extension := func(members string) string { return `"` + suite.AttributesURN + `":{` + members + `}` }
+	extension := func(members string) string { return `"` + scimtest.AttributesURN + `":{` + members + `}` }
 	filter := sortedPeople(t, admin,
 		[2]string{"Bea", `"title":"b","externalId":"b","emails":[{"value":"z@x"},{"value":"a@x","primary":true}],"active":false,` + extension(`"level":10,"since":"2020-01-01T00:00:00Z","score":1.5,"badge":"a"`)},
 		[2]string{"adam", `"title":"A","externalId":"a","emails":[{"value":"C@x"}],"name":{"familyName":"Z"},"active":true,` + extension(`"level":9,"since":"2020-01-01T00:30:00+01:00","score":-2,"badge":"B"`)},
@@ -36,19 +36,19 @@ func TestRFC7644Section3_4_2_3_Sorting(t *testing.T) {
 	)
 	for _, tc := range []struct{ by, order, want string }{
 		{"userName", "", "adam Bea caro Émile"}, {"userName", "ascending", "adam Bea caro Émile"}, {"userName", "descending", "Émile caro Bea adam"}, {"USERNAME", "Descending", "Émile caro Bea adam"},
-		{suite.UserURN + ":userName", "", "adam Bea caro Émile"},
+		{scimtest.UserURN + ":userName", "", "adam Bea caro Émile"},
 		// Ignoring case, b and B are equal: the order of creation decides.
 		{"title", "ascending", "adam Bea caro Émile"},
 		{"title", "descending", "Émile Bea caro adam"},
 		// Case-exact: upper case before lower case.
-		{"externalId", "", "Émile caro adam Bea"}, {suite.AttributesURN + ":badge", "", "adam Bea caro Émile"},
+		{"externalId", "", "Émile caro adam Bea"}, {scimtest.AttributesURN + ":badge", "", "adam Bea caro Émile"},
 		// Of several values the primary one is compared, or else the first.
 		{"emails", "", "Bea Émile adam caro"}, {"emails.value", "descending", "caro adam Émile Bea"},
 		// No value is last, or first if descending.
 		{"name.familyName", "", "caro adam Bea Émile"}, {"name.familyName", "descending", "Bea Émile adam caro"},
 		{"active", "", "Bea adam Émile caro"},
-		{suite.AttributesURN + ":level", "", "caro adam Bea Émile"}, {suite.AttributesURN + ":level", "descending", "Émile Bea adam caro"}, {suite.AttributesURN + ":score", "", "adam caro Bea Émile"},
-		{suite.AttributesURN + ":since", "", "adam Bea Émile caro"}, {suite.AttributesURN + ":nothing-but-case", "", ""},
+		{scimtest.AttributesURN + ":level", "", "caro adam Bea Émile"}, {scimtest.AttributesURN + ":level", "descending", "Émile Bea adam caro"}, {scimtest.AttributesURN + ":score", "", "adam caro Bea Émile"},
+		{scimtest.AttributesURN + ":since", "", "adam Bea Émile caro"}, {scimtest.AttributesURN + ":nothing-but-case", "", ""},
 		{"nickName", "", "Bea adam Émile caro"}, {"nickName", "descending", "Bea adam Émile caro"}, {"meta.resourceType", "", "Bea adam Émile caro"},
 	} {
 		t.Run(tc.by+" "+tc.order, func(t *testing.T) {
@@ -58,11 +58,11 @@ func TestRFC7644Section3_4_2_3_Sorting(t *testing.T) {
 				return
 			}
 			// Equal values are in the order of creation, which may have a resolution of seconds.
-			ties := tc.by == "title" || tc.by == "active" || tc.by == "nickName" || tc.by == "meta.resourceType" || strings.Contains(tc.by, ".familyName") || tc.by == suite.AttributesURN+":since" || tc.by == "emails.value" || tc.by == "emails"
-			if names := got.WantStatus(200).Column("userName"); names != tc.want && (!ties || suite.InMemory) {
+			ties := tc.by == "title" || tc.by == "active" || tc.by == "nickName" || tc.by == "meta.resourceType" || strings.Contains(tc.by, ".familyName") || tc.by == scimtest.AttributesURN+":since" || tc.by == "emails.value" || tc.by == "emails"
+			if names := got.WantStatus(200).Column("userName"); names != tc.want && (!ties || scimtest.InMemory) {
 				t.Errorf("got %q, want %q", names, tc.want)
 			}
-			body := fmt.Sprintf(`"filter":%s,"sortBy":%q,"sortOrder":%q`, suite.Quote(filter), tc.by, tc.order)
+			body := fmt.Sprintf(`"filter":%s,"sortBy":%q,"sortOrder":%q`, scimtest.Quote(filter), tc.by, tc.order)
 			if searched := admin.Search(t, "/Users", body).WantStatus(200); !slices.Equal(searched.IDs(), got.IDs()) {
 				t.Errorf(".search: order %q, want %q", searched.Column("userName"), got.Column("userName"))
 			}
@@ -70,10 +70,10 @@ func TestRFC7644Section3_4_2_3_Sorting(t *testing.T) {
 	}
 	t.Run("unsupported sort attributes", func(t *testing.T) {
 		for _, by := range []string{"nothing", "name.nothing", "urn:nobody:1.0:X:a", `emails[type eq "work"]`, "user name", "a.b.c", "."} {
-			admin.Call(t, "GET", "/Users"+suite.Query("sortBy", by), nil).WantError(400, "invalidValue", "sortBy")
+			admin.Call(t, "GET", "/Users"+scimtest.Query("sortBy", by), nil).WantError(400, "invalidValue", "sortBy")
 		}
-		for _, by := range []string{"name", "meta", "addresses", suite.EnterpriseURN} {
-			admin.Call(t, "GET", "/Users"+suite.Query("sortBy", by), nil).WantError(400, "invalidPath", by)
+		for _, by := range []string{"name", "meta", "addresses", scimtest.EnterpriseURN} {
+			admin.Call(t, "GET", "/Users"+scimtest.Query("sortBy", by), nil).WantError(400, "invalidPath", by)
 		}
 		admin.Call(t, "GET", "/Groups?sortBy=members", nil).WantError(400, "invalidPath", "members")
 		admin.Call(t, "GET", "/Groups?sortBy=userName", nil).WantError(400, "invalidValue", "sortBy")
@@ -89,7 +89,7 @@ func TestRFC7644Section3_4_2_4_Pagination(t *testing.T) {
 		people = append(people, [2]string{fmt.Sprintf("p%d", i), ""})
 	}
 	filter := sortedPeople(t, admin, people...)
-	page := func(pairs ...string) *suite.Response {
+	page := func(pairs ...string) *scimtest.Response {
 		t.Helper()
 		return admin.Find(t, "/Users", filter, append([]string{"sortBy", "userName"}, pairs...)...)
 	}
@@ -102,7 +102,7 @@ func TestRFC7644Section3_4_2_4_Pagination(t *testing.T) {
 	} {
 		t.Run("startIndex="+tc.start+" count="+tc.count, func(t *testing.T) {
 			got := page("startIndex", tc.start, "count", tc.count).WantStatus(200)
-			got.Want("schemas.0", suite.ListURN).Want("totalResults", 7).Want("startIndex", tc.startIndex).Want("itemsPerPage", len(strings.Fields(tc.want)))
+			got.Want("schemas.0", scimtest.ListURN).Want("totalResults", 7).Want("startIndex", tc.startIndex).Want("itemsPerPage", len(strings.Fields(tc.want)))
 			if names := got.Column("userName"); names != tc.want {
 				t.Errorf("got %q, want %q", names, tc.want)
 			}
@@ -112,7 +112,7 @@ func TestRFC7644Section3_4_2_4_Pagination(t *testing.T) {
 			if tc.start == "" || tc.count == "" {
 				return
 			}
-			members := fmt.Sprintf(`"filter":%s,"sortBy":"userName","startIndex":%s,"count":%s`, suite.Quote(filter), tc.start, tc.count)
+			members := fmt.Sprintf(`"filter":%s,"sortBy":"userName","startIndex":%s,"count":%s`, scimtest.Quote(filter), tc.start, tc.count)
 			admin.Search(t, "/Users", members).WantStatus(200).Want("totalResults", 7).Want("startIndex", tc.startIndex).Want("itemsPerPage", len(strings.Fields(tc.want)))
 		})
 	}
@@ -159,7 +159,7 @@ func TestRFC7644Section3_4_2_4_PaginationDuringWrites(t *testing.T) {
 				default:
 				}
 				// Neither affects the filter or the order of the list.
-				if got, err := admin.Try(t.Context(), "PATCH", "/Users/"+id, suite.PatchBody(fmt.Sprintf(`{"op":"replace","path":"nickName","value":"n%d-%d"}`, i, n))); err != nil || got.Status != 200 {
+				if got, err := admin.Try(t.Context(), "PATCH", "/Users/"+id, scimtest.PatchBody(fmt.Sprintf(`{"op":"replace","path":"nickName","value":"n%d-%d"}`, i, n))); err != nil || got.Status != 200 {
 					t.Errorf("%v %v", got, err)
 					return
 				}
@@ -183,20 +183,20 @@ func TestRFC7644Section3_4_3_SearchByPOST(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	filter := sortedPeople(t, admin, [2]string{"ada", ""}, [2]string{"bob", ""})
 	t.Run("returns 200 with a ListResponse", func(t *testing.T) {
-		got := admin.Search(t, "/Users", `"filter":`+suite.Quote(filter)+`,"sortBy":"userName","sortOrder":"descending","attributes":["userName"]`).WantStatus(200)
-		if got.Want("schemas.0", suite.ListURN).Want("totalResults", 2).Column("userName") != "bob ada" || got.Value("Resources.0.userType") != nil {
+		got := admin.Search(t, "/Users", `"filter":`+scimtest.Quote(filter)+`,"sortBy":"userName","sortOrder":"descending","attributes":["userName"]`).WantStatus(200)
+		if got.Want("schemas.0", scimtest.ListURN).Want("totalResults", 2).Column("userName") != "bob ada" || got.Value("Resources.0.userType") != nil {
 			t.Errorf("%s", got.Raw)
 		}
 	})
 	t.Run("an empty search lists all", func(t *testing.T) {
-		got := admin.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"]}`).WantStatus(200)
+		got := admin.Call(t, "POST", "/Users/.search", `{"schemas":["`+scimtest.SearchURN+`"]}`).WantStatus(200)
 		if total, _ := got.Value("totalResults").(float64); total < 2 {
 			t.Errorf("%s", got.Raw)
 		}
 	})
 	t.Run("a body that is not a search is rejected", func(t *testing.T) {
 		for body, word := range map[string]string{
-			`{"schemas":["` + suite.ListURN + `"]}`: "schemas", `{"schemas":"` + suite.SearchURN + `"}`: "schemas", `{"schemas":["` + suite.SearchURN + `"],"filters":"x"}`: "filters",
+			`{"schemas":["` + scimtest.ListURN + `"]}`: "schemas", `{"schemas":"` + scimtest.SearchURN + `"}`: "schemas", `{"schemas":["` + scimtest.SearchURN + `"],"filters":"x"}`: "filters",
 		} {
 			admin.Call(t, "POST", "/Users/.search", body).WantError(400, "invalidSyntax", word)
 		}
@@ -211,19 +211,19 @@ func TestRFC7644Section3_4_3_SearchByPOST(t *testing.T) {
 
 func TestRFC7644Section3_4_2_1_ListsOverAllTypes(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
-	mark := suite.UniqueName("root")
-	user := admin.CreateUser(t, mark, `"externalId":`+suite.Quote(mark)+`,"displayName":"Z"`)
-	group := admin.Create(t, "/Groups", `{"displayName":`+suite.Quote(mark)+`,"externalId":`+suite.Quote(mark)+`,"members":[{"value":`+suite.Quote(user)+`}]}`)
-	both := `externalId eq ` + suite.Quote(mark)
+	mark := scimtest.UniqueName("root")
+	user := admin.CreateUser(t, mark, `"externalId":`+scimtest.Quote(mark)+`,"displayName":"Z"`)
+	group := admin.Create(t, "/Groups", `{"displayName":`+scimtest.Quote(mark)+`,"externalId":`+scimtest.Quote(mark)+`,"members":[{"value":`+scimtest.Quote(user)+`}]}`)
+	both := `externalId eq ` + scimtest.Quote(mark)
 	for _, tc := range []struct {
 		filter string
 		want   []string
 	}{
-		{both, []string{user, group}}, {both + ` and meta.resourceType eq "Group"`, []string{group}}, {both + ` and userName pr`, []string{user}}, {`userName eq ` + suite.Quote(mark), []string{user}},
-		{`displayName eq ` + suite.Quote(mark), []string{group}}, {`members.value eq ` + suite.Quote(user), []string{group}}, {both + ` and not (id eq ` + suite.Quote(user) + `)`, []string{group}},
+		{both, []string{user, group}}, {both + ` and meta.resourceType eq "Group"`, []string{group}}, {both + ` and userName pr`, []string{user}}, {`userName eq ` + scimtest.Quote(mark), []string{user}},
+		{`displayName eq ` + scimtest.Quote(mark), []string{group}}, {`members.value eq ` + scimtest.Quote(user), []string{group}}, {both + ` and not (id eq ` + scimtest.Quote(user) + `)`, []string{group}},
 	} {
 		t.Run(tc.filter, func(t *testing.T) {
-			for _, got := range []*suite.Response{admin.Find(t, "", tc.filter), admin.Search(t, "", `"filter":`+suite.Quote(tc.filter))} {
+			for _, got := range []*scimtest.Response{admin.Find(t, "", tc.filter), admin.Search(t, "", `"filter":`+scimtest.Quote(tc.filter))} {
 				if ids := got.WantStatus(200).Want("totalResults", len(tc.want)).IDs(); !slices.Equal(ids, tc.want) {
 					t.Errorf("%s: got %v, want %v", got.Request, ids, tc.want)
 				}

@@ -8,18 +8,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
 
 // listByCursor lists all pages by cursor, calls between after each page, and returns the ids.
-func listByCursor(t *testing.T, a suite.Caller, endpoint string, between func(page int), pairs ...string) []string {
+func listByCursor(t *testing.T, a scimtest.Caller, endpoint string, between func(page int), pairs ...string) []string {
 	t.Helper()
 	var all []string
 	cursor := ""
 	for page := 1; page < 100; page++ {
-		got := a.Call(t, "GET", endpoint+suite.Query(append([]string{"cursor", cursor}, pairs...)...), nil).WantStatus(200)
+		got := a.Call(t, "GET", endpoint+scimtest.Query(append([]string{"cursor", cursor}, pairs...)...), nil).WantStatus(200)
 		all = append(all, got.IDs()...)
 		if cursor = got.Text("nextCursor"); cursor == "" {
 			return all
@@ -33,7 +33,7 @@ func listByCursor(t *testing.T, a suite.Caller, endpoint string, between func(pa
 func nothing(int) {}
 
 // seven creates seven users and returns a filter for them.
-func seven(t *testing.T, admin suite.Caller) (filter string) {
+func seven(t *testing.T, admin scimtest.Caller) (filter string) {
 	t.Helper()
 	var people [][2]string
 	for i := range 7 {
@@ -46,7 +46,7 @@ func TestRFC9865Section2_CursorPagination(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	filter := seven(t, admin)
 	t.Run("an empty cursor is the first page, and the last one has no nextCursor", func(t *testing.T) {
-		first := admin.Find(t, "/Users", filter, "cursor", "", "count", "4").WantStatus(200).Want("schemas.0", suite.ListURN).Want("totalResults", 7).Want("itemsPerPage", 4).Want("startIndex", nil)
+		first := admin.Find(t, "/Users", filter, "cursor", "", "count", "4").WantStatus(200).Want("schemas.0", scimtest.ListURN).Want("totalResults", 7).Want("itemsPerPage", 4).Want("startIndex", nil)
 		next := first.Text("nextCursor")
 		if next == "" || len(next) > 1000 {
 			t.Fatalf("nextCursor %q", next)
@@ -100,17 +100,17 @@ func TestRFC9865Section2_CursorsAreBoundToTheirList(t *testing.T) {
 		})
 	})
 	t.Run("with POST .search", func(t *testing.T) {
-		members := `"filter":` + suite.Quote(filter) + `,"count":5,"cursor":`
+		members := `"filter":` + scimtest.Quote(filter) + `,"count":5,"cursor":`
 		first := admin.Search(t, "/Users", members+`""`).WantStatus(200).Want("itemsPerPage", 5).Want("startIndex", nil)
-		second := admin.Search(t, "/Users", members+suite.Quote(first.Text("nextCursor"))).WantStatus(200).Want("itemsPerPage", 2).Want("nextCursor", nil)
+		second := admin.Search(t, "/Users", members+scimtest.Quote(first.Text("nextCursor"))).WantStatus(200).Want("itemsPerPage", 2).Want("nextCursor", nil)
 		if len(second.IDs()) != 2 || slices.Contains(first.IDs(), second.IDs()[0]) {
 			t.Errorf("%v %v", first.IDs(), second.IDs())
 		}
 	})
 	t.Run("over all types", func(t *testing.T) {
-		mark := suite.UniqueName("root")
-		want := []string{admin.CreateUser(t, suite.UniqueName("u"), `"externalId":`+suite.Quote(mark)), admin.Create(t, "/Groups", `{"displayName":`+suite.Quote(suite.UniqueName("g"))+`,"externalId":`+suite.Quote(mark)+`}`)}
-		if got := listByCursor(t, admin, "", nothing, "filter", "externalId eq "+suite.Quote(mark), "count", "1"); !slices.Equal(got, want) {
+		mark := scimtest.UniqueName("root")
+		want := []string{admin.CreateUser(t, scimtest.UniqueName("u"), `"externalId":`+scimtest.Quote(mark)), admin.Create(t, "/Groups", `{"displayName":`+scimtest.Quote(scimtest.UniqueName("g"))+`,"externalId":`+scimtest.Quote(mark)+`}`)}
+		if got := listByCursor(t, admin, "", nothing, "filter", "externalId eq "+scimtest.Quote(mark), "count", "1"); !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	})
@@ -120,9 +120,9 @@ func TestRFC9865Section2_WritesDuringPagination(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	for _, sort := range []string{"", "userName"} {
 		t.Run("sorted by "+sort, func(t *testing.T) {
-			mark := suite.UniqueName("w")
+			mark := scimtest.UniqueName("w")
 			var there []string
-			create := func(name string) string { return admin.CreateUser(t, name+mark, `"userType":`+suite.Quote(mark)) }
+			create := func(name string) string { return admin.CreateUser(t, name+mark, `"userType":`+scimtest.Quote(mark)) }
 			for i := range 10 {
 				there = append(there, create(fmt.Sprintf("m%d-", i)))
 			}
@@ -136,7 +136,7 @@ func TestRFC9865Section2_WritesDuringPagination(t *testing.T) {
 				if page > 20 {
 					t.Fatal("too many pages")
 				}
-			}, "filter", `userType eq `+suite.Quote(mark)+` and not (userName sw "z")`, "sortBy", sort, "count", "3")
+			}, "filter", `userType eq `+scimtest.Quote(mark)+` and not (userName sw "z")`, "sortBy", sort, "count", "3")
 			seen := map[string]int{}
 			for _, id := range got {
 				seen[id]++
@@ -167,13 +167,13 @@ func forge(t *testing.T, cursor, member string, value any) string {
 		t.Fatalf("cursor %q: %v", cursor, err)
 	}
 	members[member] = value
-	return base64.RawURLEncoding.EncodeToString([]byte(suite.FormatJSON(members)))
+	return base64.RawURLEncoding.EncodeToString([]byte(scimtest.FormatJSON(members)))
 }
 
 func TestRFC9865Section2_1_Errors(t *testing.T) {
 	admin := acme.WithToken(acme.RFC)
 	filter := sortedPeople(t, admin, [2]string{"a", ""}, [2]string{"b", ""}, [2]string{"c", ""})
-	list := func(pairs ...string) *suite.Response {
+	list := func(pairs ...string) *scimtest.Response {
 		t.Helper()
 		return admin.Find(t, "/Users", filter, pairs...)
 	}
@@ -182,14 +182,14 @@ func TestRFC9865Section2_1_Errors(t *testing.T) {
 	t.Run("an unknown cursor is an invalidCursor", func(t *testing.T) {
 		for _, bad := range []string{"x", "!!!", cursor[:len(cursor)/2], cursor + "x", base64.RawURLEncoding.EncodeToString([]byte(`{}`)), base64.RawURLEncoding.EncodeToString([]byte(`[]`)), forge(t, cursor, "q", "AAAA"), forge(t, cursor, "p", map[string]any{}), forge(t, cursor, "y", "Device")} {
 			list("cursor", bad).WantError(400, "invalidCursor", "cursor")
-			admin.Search(t, "/Users", `"filter":`+suite.Quote(filter)+`,"cursor":`+suite.Quote(bad)).WantError(400, "invalidCursor", "cursor")
+			admin.Search(t, "/Users", `"filter":`+scimtest.Quote(filter)+`,"cursor":`+scimtest.Quote(bad)).WantError(400, "invalidCursor", "cursor")
 		}
 	})
 	t.Run("a cursor of another list is an invalidCursor", func(t *testing.T) {
 		admin.Find(t, "/Users", `userName pr`, "cursor", cursor).WantError(400, "invalidCursor")
-		admin.Call(t, "GET", "/Users"+suite.Query("cursor", cursor), nil).WantError(400, "invalidCursor")
+		admin.Call(t, "GET", "/Users"+scimtest.Query("cursor", cursor), nil).WantError(400, "invalidCursor")
 		admin.Find(t, "", filter, "cursor", cursor).WantError(400, "invalidCursor")
-		admin.Call(t, "GET", "/Groups"+suite.Query("cursor", cursor), nil).WantError(400, "invalidCursor")
+		admin.Call(t, "GET", "/Groups"+scimtest.Query("cursor", cursor), nil).WantError(400, "invalidCursor")
 		list("cursor", cursor, "sortBy", "userName").WantError(400, "invalidCursor")
 		sorted := list("cursor", "", "count", "1", "sortBy", "userName").WantStatus(200).Text("nextCursor")
 		list("cursor", sorted, "sortBy", "userName", "sortOrder", "descending").WantError(400, "invalidCursor")

@@ -1,7 +1,7 @@
-// Package suite is the shared harness of the SCIM contract tests. By default two replicas of `quoin
+// Package scimtest is the shared harness of the SCIM contract tests. By default two replicas of `quoin
 // apiserver` serve over HTTPS, with a real kube-apiserver and `quoin controller`, as processes that tests may
 // kill. With the build tag memory, the protocol runs in the test process with an in-memory store.
-package suite
+package scimtest
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 //go:build !memory
 
-package suite
+package scimtest
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 //go:build !memory
 
-package security_test
+package scim_test
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,7 +34,7 @@ func objectsOf(t *testing.T, group schema.GroupVersion, kind string) []byte {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(group.WithKind(kind + "List"))
-	if err := suite.Kubernetes.List(t.Context(), list); err != nil {
+	if err := scimtest.Kubernetes.List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
 	data, err := json.Marshal(list)
@@ -54,7 +54,7 @@ func passwordIsNowhere(t *testing.T, id, secret string) {
 	if bytes.Contains(users, []byte(secret)) {
 		t.Error("the password is stored")
 	}
-	for _, p := range suite.Processes() {
+	for _, p := range scimtest.Processes() {
 		if bytes.Contains(p.Log(), []byte(secret)) {
 			t.Errorf("%s: the password is logged", filepath.Base(p.LogFile))
 		}
@@ -64,19 +64,19 @@ func passwordIsNowhere(t *testing.T, id, secret string) {
 // accessOf creates a key of a person and returns a check of the status of its requests, on both replicas.
 func accessOf(t *testing.T, id string) func(status int) {
 	t.Helper()
-	key, token, err := clustertest.Key(acme.Name, "person-"+suite.RunID(), v1alpha1.ApiKeySpec{
+	key, token, err := clustertest.Key(acme.Name, "person-"+scimtest.RunID(), v1alpha1.ApiKeySpec{
 		Owner: &v1alpha1.ApiKeyOwner{ScimUser: id}, Permissions: []v1alpha1.Permission{v1alpha1.PermissionDeploymentRead},
 	})
 	if err == nil {
-		err = suite.Kubernetes.Create(t.Context(), key)
+		err = scimtest.Kubernetes.Create(t.Context(), key)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = suite.Kubernetes.Delete(context.WithoutCancel(t.Context()), key) })
+	t.Cleanup(func() { _ = scimtest.Kubernetes.Delete(context.WithoutCancel(t.Context()), key) })
 	return func(status int) {
 		t.Helper()
-		for replica := range suite.Replicas {
+		for replica := range scimtest.Replicas {
 			if err := apiclient.Eventually(func() error {
 				if got := acme.WithToken(token).OnReplica(replica).Call(t, "GET", "/Me", nil); got.Status != status {
 					return fmt.Errorf("replica %d: %s, want %d", replica, got, status)
@@ -93,7 +93,7 @@ func accessOf(t *testing.T, id string) func(status int) {
 // invalid tokens.
 func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 	wrong := unknownKey(t)
-	id := acme.WithToken(acme.RFC).CreateUser(t, "token-"+suite.RunID())
+	id := acme.WithToken(acme.RFC).CreateUser(t, "token-"+scimtest.RunID())
 	for _, token := range []string{acme.RFC, acme.Okta, acme.Entra, acme.Auto, acme.Reader, acme.Scoped, globex.RFC, wrong} {
 		for _, authorization := range []string{"Bearer " + token, "Api-Key " + token, token, "Basic " + token} {
 			caller := acme.WithAuthorization(authorization)
@@ -107,7 +107,7 @@ func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 		if bytes.Contains(keys, []byte(token)) {
 			t.Error("a token is stored in plain text")
 		}
-		for _, p := range suite.Processes() {
+		for _, p := range scimtest.Processes() {
 			log := p.Log()
 			if len(log) == 0 {
 				t.Fatalf("%s is empty", p.LogFile)
@@ -117,7 +117,7 @@ func TestCure53Passbolt_TokensAreNowhere(t *testing.T) {
 			}
 		}
 	}
-	if !bytes.Contains(suite.APIServers[0].Log(), []byte("/Users/"+id)) {
+	if !bytes.Contains(scimtest.APIServers[0].Log(), []byte("/Users/"+id)) {
 		t.Error("the log does not contain the request")
 	}
 }
@@ -131,10 +131,10 @@ func TestExpiredAndDoubledCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := suite.Kubernetes.Create(t.Context(), key); err != nil {
+	if err := scimtest.Kubernetes.Create(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = suite.Kubernetes.Delete(t.Context(), key) })
+	t.Cleanup(func() { _ = scimtest.Kubernetes.Delete(t.Context(), key) })
 	for _, path := range []string{"/Users", "/Me", "/Nothing"} {
 		got := acme.WithToken(token).Call(t, "GET", path, nil)
 		got.WantError(401, "", "expired")
@@ -149,8 +149,8 @@ func TestExpiredAndDoubledCredentials(t *testing.T) {
 
 // TestHostsOfTenants checks that unknown hosts are not served and that locations use the configured host.
 func TestHostsOfTenants(t *testing.T) {
-	id := acme.WithToken(acme.RFC).CreateUser(t, "hosts-"+suite.RunID())
-	get := func(host string) *suite.Response {
+	id := acme.WithToken(acme.RFC).CreateUser(t, "hosts-"+scimtest.RunID())
+	get := func(host string) *scimtest.Response {
 		return raw(t, "GET /api/scim/v2/Users/"+id+" HTTP/1.1\r\nHost: "+host+"\r\nX-Forwarded-Host: "+acme.Host+"\r\nConnection: close\r\nAuthorization: Bearer "+acme.RFC+"\r\n\r\n")
 	}
 	for _, host := range []string{"evil.test", "", "127.0.0.1", acme.Host + ".evil.test", "evil." + acme.Host, "acme"} {
@@ -170,7 +170,7 @@ func TestRatesAreLimited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := suite.Cluster.APIServer(filepath.Join(t.TempDir(), "limited.log"), address)
+	limited := scimtest.Cluster.APIServer(filepath.Join(t.TempDir(), "limited.log"), address)
 	limited.Args = append(limited.Args, "--requests-per-second", "1", "--burst", "5")
 	t.Cleanup(limited.Kill)
 	if err := limited.Start(); err != nil {
@@ -185,12 +185,12 @@ func TestRatesAreLimited(t *testing.T) {
 	}); err != nil {
 		t.Fatalf("%v: %s", err, limited.Log())
 	}
-	before := suite.Replicas[1]
-	suite.Replicas[1] = address // the address of the client of the second replica
-	idle(suite.Clients[1])
-	t.Cleanup(func() { suite.Replicas[1] = before; idle(suite.Clients[1]) })
+	before := scimtest.Replicas[1]
+	scimtest.Replicas[1] = address // the address of the client of the second replica
+	idle(scimtest.Clients[1])
+	t.Cleanup(func() { scimtest.Replicas[1] = before; idle(scimtest.Clients[1]) })
 	caller := acme.WithToken(acme.RFC).OnReplica(1)
-	var refused *suite.Response
+	var refused *scimtest.Response
 	for range 20 {
 		if got := caller.Call(t, "GET", "/Users?count=0", nil); got.Status != 200 {
 			refused = got
@@ -210,7 +210,7 @@ func TestRatesAreLimited(t *testing.T) {
 	caller.Call(t, "GET", "/Users?count=0", nil).WantStatus(200)
 	// Each operation of a bulk request counts.
 	began := time.Now()
-	bulk := `{"schemas":["` + suite.BulkURN + `"],"Operations":[` + strings.TrimSuffix(strings.Repeat(`{"method":"DELETE","path":"/Users/nobody"},`, 8), ",") + `]}`
+	bulk := `{"schemas":["` + scimtest.BulkURN + `"],"Operations":[` + strings.TrimSuffix(strings.Repeat(`{"method":"DELETE","path":"/Users/nobody"},`, 8), ",") + `]}`
 	acme.WithToken(acme.Entra).OnReplica(1).Call(t, "POST", "/Bulk", bulk).WantStatus(200)
 	if took := time.Since(began); took < 2*time.Second {
 		t.Errorf("8 operations took %s at a rate of 1 a second and 5 at once", took)
@@ -222,7 +222,7 @@ func idle(c *http.Client) { c.CloseIdleConnections() }
 // authentik GHSA-9m7q-6qg6-888h: a client could join the administrators' group. SCIM groups with names of
 // privileged Kubernetes groups grant nothing, and no RBAC object refers to SCIM users.
 func TestPrivilegedGroupNamesGrantNothing(t *testing.T) {
-	a, run := acme.WithToken(acme.RFC), suite.RunID()
+	a, run := acme.WithToken(acme.RFC), scimtest.RunID()
 	id := a.CreateUser(t, "powerless-"+run)
 	for _, name := range []string{"system:masters", "system:authenticated", "kubeadm:cluster-admins", "Admin", "cluster-admin"} {
 		created := a.Call(t, "POST", "/Groups", `{"displayName":"`+name+`","members":[{"value":"`+id+`"}]}`)
@@ -244,23 +244,23 @@ func TestPrivilegedGroupNamesGrantNothing(t *testing.T) {
 
 // TestValuesThatAreTooLong checks that values that Kubernetes rejects are 400 errors.
 func TestValuesThatAreTooLong(t *testing.T) {
-	a, run := acme.WithToken(acme.RFC), suite.RunID()
+	a, run := acme.WithToken(acme.RFC), scimtest.RunID()
 	id := a.CreateUser(t, "long-"+run)
 	long := strings.Repeat("x", 9000)
 	var emails []string
 	for range 40 {
-		emails = append(emails, `{"value":"`+suite.RunID()+`@x.test"}`)
+		emails = append(emails, `{"value":"`+scimtest.RunID()+`@x.test"}`)
 	}
 	for member, word := range map[string]string{
 		`"userName":"` + long + `"`: "userName", `"title":"` + long + `"`: "title", `"name":{"givenName":"` + long + `"}`: "givenName", `"externalId":"` + long + `"`: "externalId",
-		`"emails":[{"value":"` + long + `"}]`: "emails", `"emails":[` + strings.Join(emails, ",") + `]`: "emails", `"` + suite.EnterpriseURN + `":{"department":"` + long + `"}`: "department",
+		`"emails":[{"value":"` + long + `"}]`: "emails", `"emails":[` + strings.Join(emails, ",") + `]`: "emails", `"` + scimtest.EnterpriseURN + `":{"department":"` + long + `"}`: "department",
 	} {
 		body := `{` + member + `}`
 		if !strings.HasPrefix(member, `"userName"`) {
 			body = `{"userName":"long2-` + run + `",` + member + `}`
 		}
 		a.Call(t, "POST", "/Users", body).WantError(400, "invalidValue", word)
-		a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"replace","value":{`+member+`}}`)).WantError(400, "invalidValue", word)
+		a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(`{"op":"replace","value":{`+member+`}}`)).WantError(400, "invalidValue", word)
 	}
 	a.Call(t, "POST", "/Groups", `{"displayName":"`+long+`"}`).WantError(400, "invalidValue", "displayName")
 	a.Call(t, "POST", "/Groups", `{"displayName":"Long `+run+`","members":[{"value":"`+long+`"}]}`).WantError(400, "invalidValue", "members")

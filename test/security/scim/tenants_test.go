@@ -1,4 +1,4 @@
-package security_test
+package scim_test
 
 import (
 	"encoding/base64"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // vouch #310, tale #2036, Atlas #175: tokens were authenticated without checking their tenant. All routes are
@@ -16,22 +16,22 @@ import (
 type foreign struct{ method, path, body string }
 
 func foreignRequests(user, group string) []foreign {
-	title := suite.PatchBody(`{"op":"replace","path":"displayName","value":"stolen"}`)
+	title := scimtest.PatchBody(`{"op":"replace","path":"displayName","value":"stolen"}`)
 	return []foreign{
 		{"GET", "/Users/" + user, ""}, {"PUT", "/Users/" + user, `{"userName":"stolen"}`}, {"PATCH", "/Users/" + user, title}, {"DELETE", "/Users/" + user, ""},
 		{"GET", "/Groups/" + group, ""}, {"PUT", "/Groups/" + group, `{"displayName":"stolen"}`}, {"PATCH", "/Groups/" + group, title}, {"DELETE", "/Groups/" + group, ""},
-		{"PATCH", "/Groups/" + group, suite.PatchBody(`{"op":"remove","path":"members"}`)}, {"GET", "/Users/" + user + "?attributes=userName", ""},
+		{"PATCH", "/Groups/" + group, scimtest.PatchBody(`{"op":"remove","path":"members"}`)}, {"GET", "/Users/" + user + "?attributes=userName", ""},
 		{"GET", "/Groups/" + user, ""}, {"GET", "/Users/" + group, ""},
 	}
 }
 
-func (f foreign) by(t *testing.T, a suite.Caller) *suite.Response {
+func (f foreign) by(t *testing.T, a scimtest.Caller) *scimtest.Response {
 	t.Helper()
-	return a.Call(t, f.method, f.path, suite.Body(f.body), "If-Match", "*")
+	return a.Call(t, f.method, f.path, scimtest.Body(f.body), "If-Match", "*")
 }
 
 func TestVouch310_TenantIsolation(t *testing.T) {
-	run := suite.RunID()
+	run := scimtest.RunID()
 	owner := acme.WithToken(acme.RFC)
 	user := owner.CreateUser(t, "tenant-"+run, `"displayName":"Secret Sally"`, `"externalId":"tenant-`+run+`"`, `"emails":[{"value":"tenant-`+run+`@x.test"}]`)
 	group := owner.CreateGroup(t, "Secret Group "+run, user)
@@ -47,7 +47,7 @@ func TestVouch310_TenantIsolation(t *testing.T) {
 		request.by(t, globex.WithToken(globex.Reader)).WantError(403, "")
 	}
 	globexCannotReach(t, user, group, run)
-	for before, now := range map[*suite.Response]*suite.Response{userBefore: owner.Call(t, "GET", "/Users/"+user, nil).WantStatus(200), groupBefore: owner.Call(t, "GET", "/Groups/"+group, nil).WantStatus(200)} {
+	for before, now := range map[*scimtest.Response]*scimtest.Response{userBefore: owner.Call(t, "GET", "/Users/"+user, nil).WantStatus(200), groupBefore: owner.Call(t, "GET", "/Groups/"+group, nil).WantStatus(200)} {
 		if string(before.Raw) != string(now.Raw) {
 			t.Errorf("before %s\nafter %s", before.Raw, now.Raw)
 		}
@@ -66,8 +66,8 @@ func globexCannotReach(t *testing.T, user, group, run string) {
 		"/Groups": {`id eq "` + group + `"`, `displayName eq "Secret Group ` + run + `"`, `members.value eq "` + user + `"`},
 	} {
 		for _, filter := range filters {
-			other.Call(t, "GET", suite.EncodeTarget(endpoint+"?filter="+filter), nil).WantStatus(200).Want("totalResults", 0)
-			search := fmt.Sprintf(`{"schemas":[%q],"filter":%q}`, suite.SearchURN, filter)
+			other.Call(t, "GET", scimtest.EncodeTarget(endpoint+"?filter="+filter), nil).WantStatus(200).Want("totalResults", 0)
+			search := fmt.Sprintf(`{"schemas":[%q],"filter":%q}`, scimtest.SearchURN, filter)
 			other.Call(t, "POST", endpoint+"/.search", search).WantStatus(200).Want("totalResults", 0)
 			other.Call(t, "POST", "/.search", search).WantStatus(200).Want("totalResults", 0)
 		}
@@ -79,12 +79,12 @@ func globexCannotReach(t *testing.T, user, group, run string) {
 		return `{"method":"` + method + `","path":"` + path + `","bulkId":"b` + path[len(path)-3:] + method + `","data":` + data + `}`
 	}
 	for _, request := range []foreign{
-		{"PATCH", "/Groups/" + grafted, suite.PatchBody(`{"op":"add","path":"members","value":[{"value":"` + user + `","$ref":"` + acme.BaseURL() + `/Users/` + user + `"},{"value":"` + group + `","type":"Group"}]}`)},
+		{"PATCH", "/Groups/" + grafted, scimtest.PatchBody(`{"op":"add","path":"members","value":[{"value":"` + user + `","$ref":"` + acme.BaseURL() + `/Users/` + user + `"},{"value":"` + group + `","type":"Group"}]}`)},
 		{"PUT", "/Groups/" + grafted, `{"displayName":"Graft ` + run + `","members":[{"value":"` + user + `"},{"value":"` + group + `","type":"Group"}]}`},
-		{"PATCH", "/Users/" + own, suite.PatchBody(`{"op":"add","path":"` + suite.EnterpriseURN + `:manager","value":{"value":"` + user + `"}}`)},
-		{"PUT", "/Users/" + own, `{"userName":"other-` + run + `","` + suite.EnterpriseURN + `":{"manager":{"value":"` + user + `","displayName":"x"}}}`},
-		{"POST", "/Bulk", `{"schemas":["` + suite.BulkURN + `"],"Operations":[` + strings.Join([]string{
-			operation("PATCH", "/Users/"+user, suite.PatchBody(`{"op":"replace","path":"displayName","value":"stolen"}`)), operation("PUT", "/Groups/"+group, `{"displayName":"stolen"}`),
+		{"PATCH", "/Users/" + own, scimtest.PatchBody(`{"op":"add","path":"` + scimtest.EnterpriseURN + `:manager","value":{"value":"` + user + `"}}`)},
+		{"PUT", "/Users/" + own, `{"userName":"other-` + run + `","` + scimtest.EnterpriseURN + `":{"manager":{"value":"` + user + `","displayName":"x"}}}`},
+		{"POST", "/Bulk", `{"schemas":["` + scimtest.BulkURN + `"],"Operations":[` + strings.Join([]string{
+			operation("PATCH", "/Users/"+user, scimtest.PatchBody(`{"op":"replace","path":"displayName","value":"stolen"}`)), operation("PUT", "/Groups/"+group, `{"displayName":"stolen"}`),
 			operation("DELETE", "/Users/"+user, "null"), operation("DELETE", "/Groups/"+group, "null"),
 		}, ",") + `]}`},
 		{"GET", "/Groups/" + grafted, ""}, {"GET", "/Users/" + own, ""}, {"GET", "/Users", ""}, {"GET", "/Groups", ""}, {"GET", "/", ""},
@@ -95,7 +95,7 @@ func globexCannotReach(t *testing.T, user, group, run string) {
 		}
 		got := other.Call(t, request.method, request.path, body)
 		if got.Status != 200 && got.Status != 400 || strings.Contains(string(got.Raw), "Secret") || strings.Contains(string(got.Raw), acme.Host) {
-			t.Errorf("%s: %d %s", got.Request, got.Status, suite.Truncate(got.Raw))
+			t.Errorf("%s: %d %s", got.Request, got.Status, scimtest.Truncate(got.Raw))
 		}
 		if request.path == "/Bulk" {
 			for i := range 4 {
@@ -107,11 +107,11 @@ func globexCannotReach(t *testing.T, user, group, run string) {
 
 // TestSchemasOfATenantAreItsOwn checks that declared schemas are visible only with credentials of the tenant.
 func TestSchemasOfATenantAreItsOwn(t *testing.T) {
-	has := func(a suite.Caller) bool {
-		return strings.Contains(string(a.Call(t, "GET", "/Schemas", nil).WantStatus(200).Raw), suite.AttributesURN)
+	has := func(a scimtest.Caller) bool {
+		return strings.Contains(string(a.Call(t, "GET", "/Schemas", nil).WantStatus(200).Raw), scimtest.AttributesURN)
 	}
 	for name, c := range map[string]struct {
-		caller suite.Caller
+		caller scimtest.Caller
 		want   bool
 	}{
 		"acme": {acme.WithToken(acme.RFC), true}, "globex": {globex.WithToken(globex.RFC), false},
@@ -121,25 +121,25 @@ func TestSchemasOfATenantAreItsOwn(t *testing.T) {
 			t.Errorf("%s: the schema of acme is visible: %t", name, !c.want)
 		}
 	}
-	globex.WithToken(globex.RFC).Call(t, "GET", "/Schemas/"+suite.AttributesURN, nil).WantError(404, "")
-	globex.WithToken(globex.RFC).Call(t, "POST", "/Users", `{"userName":"x-`+suite.RunID()+`","`+suite.AttributesURN+`":{"team":"red"}}`).WantError(400, "invalidSyntax")
+	globex.WithToken(globex.RFC).Call(t, "GET", "/Schemas/"+scimtest.AttributesURN, nil).WantError(404, "")
+	globex.WithToken(globex.RFC).Call(t, "POST", "/Users", `{"userName":"x-`+scimtest.RunID()+`","`+scimtest.AttributesURN+`":{"team":"red"}}`).WantError(400, "invalidSyntax")
 }
 
 // TestCursorOfAnotherTenant checks that a cursor is valid only for its list and tenant.
 func TestCursorOfAnotherTenant(t *testing.T) {
-	run := suite.RunID()
-	for _, a := range suite.Accounts {
+	run := scimtest.RunID()
+	for _, a := range scimtest.Accounts {
 		for i := range 3 {
 			a.WithToken(a.RFC).CreateUser(t, fmt.Sprintf("cursor-%d-%s", i, run))
 		}
 	}
-	list := suite.EncodeTarget(`/Users?count=2&filter=userName sw "cursor-"&cursor`)
+	list := scimtest.EncodeTarget(`/Users?count=2&filter=userName sw "cursor-"&cursor`)
 	next := acme.WithToken(acme.RFC).Call(t, "GET", list, nil).WantStatus(200).Text("nextCursor")
 	if next == "" {
 		t.Fatal("no nextCursor")
 	}
 	globex.WithToken(globex.RFC).Call(t, "GET", list+"="+next, nil).WantError(400, "invalidCursor")
-	globex.WithToken(globex.RFC).Call(t, "POST", "/Users/.search", `{"schemas":["`+suite.SearchURN+`"],"count":2,"filter":"userName sw \"cursor-\"","cursor":"`+next+`"}`).WantError(400, "invalidCursor")
+	globex.WithToken(globex.RFC).Call(t, "POST", "/Users/.search", `{"schemas":["`+scimtest.SearchURN+`"],"count":2,"filter":"userName sw \"cursor-\"","cursor":"`+next+`"}`).WantError(400, "invalidCursor")
 	for name, cursor := range map[string]string{
 		"nonsense": "abc", "not base64": "%22", "empty JSON": base64.RawURLEncoding.EncodeToString([]byte("{}")), "null": base64.RawURLEncoding.EncodeToString([]byte("null")),
 		"long": strings.Repeat("A", 6000), "cut": next[:len(next)-8], "deep": base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat(`{"p":`, 500))),

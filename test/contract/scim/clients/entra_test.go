@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // Conversations of Entra ID, with its key and, if it is detected, with a key without a profile.
@@ -19,7 +19,7 @@ func TestEntraFlag(t *testing.T)      { replay(t, "entra-flag") }
 func TestEntraGalleryPagination(t *testing.T) {
 	for key, token := range map[string]string{"entra": acme.Entra, "auto": acme.Auto} {
 		t.Run(key, func(t *testing.T) {
-			entra, run := acme.WithToken(token), suite.RunID()
+			entra, run := acme.WithToken(token), scimtest.RunID()
 			users, groups := map[string]bool{}, map[string]bool{}
 			for i := range 11 {
 				users[entra.CreateUser(t, fmt.Sprintf("page-%s-%02d@entra.test", run, i))] = true
@@ -32,7 +32,7 @@ func TestEntraGalleryPagination(t *testing.T) {
 }
 
 // checkPages lists an endpoint in pages of five and checks that each wanted id is returned once.
-func checkPages(t *testing.T, a suite.Caller, endpoint string, wanted map[string]bool) {
+func checkPages(t *testing.T, a scimtest.Caller, endpoint string, wanted map[string]bool) {
 	t.Helper()
 	seen := map[string]int{}
 	for n, total := 0, 1; n*5 < total; n++ {

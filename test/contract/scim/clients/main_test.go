@@ -3,9 +3,9 @@ package clients_test
 import (
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
-var acme = suite.Acme
+var acme = scimtest.Acme
 
-func TestMain(m *testing.M) { suite.Main(m) }
+func TestMain(m *testing.M) { scimtest.Main(m) }

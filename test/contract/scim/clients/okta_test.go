@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // Conversations of Okta, with its key and, detected by its User-Agent, with a key without a profile.
@@ -21,7 +21,7 @@ func TestCubeCLI(t *testing.T)         { replay(t, "cube-cli") }
 
 // TestOktaImport lists all pages, as an Okta import does: each user is returned once, in a stable order.
 func TestOktaImport(t *testing.T) {
-	okta, run := acme.WithToken(acme.Okta), suite.RunID()
+	okta, run := acme.WithToken(acme.Okta), scimtest.RunID()
 	made := map[string]bool{}
 	for i := range 25 {
 		made[okta.CreateUser(t, fmt.Sprintf("import-%02d-%s@okta.test", i, run))] = true
@@ -33,7 +33,7 @@ func TestOktaImport(t *testing.T) {
 			total = int(n)
 			users := page.List("Resources")
 			if want := min(10, total-start+1); len(users) != want || page.Value("itemsPerPage") != float64(want) {
-				t.Fatalf("the page from %d of %d has %d users, not %d: %s", start, total, len(users), want, suite.Truncate(page.Raw))
+				t.Fatalf("the page from %d of %d has %d users, not %d: %s", start, total, len(users), want, scimtest.Truncate(page.Raw))
 			}
 			for _, u := range users {
 				id, _ := u["id"].(string)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // sameEverywhere are requests without deviations: the responses are the same for all profiles.
@@ -78,8 +78,8 @@ GET /Me
 // TestProfilesHaveNoOtherDifferences checks that the profiles differ only in the rows of the table.
 func TestProfilesHaveNoOtherDifferences(t *testing.T) {
 	answers := map[string][]string{}
-	for profile, key := range suite.ProfileKeys {
-		a, run := acme.WithToken(acme.Token(key)), suite.RunID()
+	for profile, key := range scimtest.ProfileKeys {
+		a, run := acme.WithToken(acme.Token(key)), scimtest.RunID()
 		id := a.CreateUser(t, "same-"+run, `"active":true`, `"emails":[{"value":"a-`+run+`@x.test","type":"work","primary":true}]`)
 		r := &replayed{caller: a, values: map[string]any{"run": run, "id": id, "gid": a.CreateGroup(t, "Same "+run, id)}}
 		t.Cleanup(func() { r.tidy(t) })
@@ -88,7 +88,7 @@ func TestProfilesHaveNoOtherDifferences(t *testing.T) {
 		}
 	}
 	for i, want := range answers["RFC"] {
-		for profile := range suite.ProfileKeys {
+		for profile := range scimtest.ProfileKeys {
 			if got := answers[profile][i]; got != want {
 				t.Errorf("RFC:\n\t%s\n%s:\n\t%s", want, profile, got)
 			}

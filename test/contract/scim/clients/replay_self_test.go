@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 )
 
 // Tests of the replayer: parsing, errors, and that each of its checks can fail.
@@ -114,7 +114,7 @@ func TestReplayExpectations(t *testing.T) {
 		for raw, want := range map[string]int{yes: 0, no: 1} {
 			r := &replayed{values: map[string]any{"one": "1"}}
 			etag := map[int]string{0: `W/"1"`, 1: `W/"2"`}[want]
-			got := &suite.Response{Status: 200, Raw: []byte(raw), Header: http.Header{"Content-Type": {"application/scim+json"}, "Etag": {etag}}}
+			got := &scimtest.Response{Status: 200, Raw: []byte(raw), Header: http.Header{"Content-Type": {"application/scim+json"}, "Etag": {etag}}}
 			if faults := r.check(e, got, time.Duration(want)*time.Second); len(faults) != want {
 				t.Errorf("%s: %q of %s", line, faults, raw)
 			}
@@ -128,7 +128,7 @@ func TestReplayExpectations(t *testing.T) {
 
 // TestReplayRules checks that violations of the general rules are detected.
 func TestReplayRules(t *testing.T) {
-	const refusal = `{"schemas":["` + suite.ErrorURN + `"],"status":"404","detail":"no"}`
+	const refusal = `{"schemas":["` + scimtest.ErrorURN + `"],"status":"404","detail":"no"}`
 	for name, c := range map[string]struct {
 		status, got int
 		raw         string
@@ -145,13 +145,13 @@ func TestReplayRules(t *testing.T) {
 		"201 without a place": {201, 201, `{"schemas":[],"meta":{"location":"l"}}`, "", 1},
 		"status as a number":  {404, 404, strings.Replace(refusal, `"404"`, `404`, 1), "", 1},
 		"no detail":           {404, 404, strings.Replace(refusal, `"no"`, `""`, 1), "", 1},
-		"no SCIM error":       {404, 404, strings.Replace(refusal, suite.ErrorURN, suite.UserURN, 1), "", 1},
+		"no SCIM error":       {404, 404, strings.Replace(refusal, scimtest.ErrorURN, scimtest.UserURN, 1), "", 1},
 		"fine":                {404, 404, refusal, "", 0},
 	} {
 		if c.header == "" {
 			c.header = "application/scim+json"
 		}
-		got := &suite.Response{Status: c.got, Raw: []byte(c.raw), Header: http.Header{"Content-Type": {c.header}}}
+		got := &scimtest.Response{Status: c.got, Raw: []byte(c.raw), Header: http.Header{"Content-Type": {c.header}}}
 		if faults := (&replayed{}).check(&exchange{status: c.status}, got, 0); len(faults) != c.faults {
 			t.Errorf("%s: %q", name, faults)
 		}

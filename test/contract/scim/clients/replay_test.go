@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quoin-dev/quoin/test/contract/scim/internal/suite"
+	"github.com/quoin-dev/quoin/test/internal/scimtest"
 
 	"github.com/quoin-dev/quoin/test/internal/apiclient"
 )
@@ -28,7 +28,7 @@ func replay(t *testing.T, name string) {
 	for _, key := range c.keys {
 		t.Run(key, func(t *testing.T) {
 			r := &replayed{caller: acme.WithToken(acme.Token(key)), values: map[string]any{
-				"run": suite.RunID(), "token": acme.Token(key), "base": acme.BaseURL(),
+				"run": scimtest.RunID(), "token": acme.Token(key), "base": acme.BaseURL(),
 			}}
 			t.Cleanup(func() { r.tidy(t) })
 			held := 0
@@ -50,7 +50,7 @@ func replay(t *testing.T, name string) {
 
 // replayed is a conversation in progress.
 type replayed struct {
-	caller suite.Caller
+	caller scimtest.Caller
 	// values are the captured values by placeholder.
 	values map[string]any
 	// made are the locations of created resources.
@@ -72,7 +72,7 @@ func (r *replayed) section(t *testing.T, file string, s *section) {
 			r.made = append(r.made, strings.TrimPrefix(got.Header.Get("Location"), r.caller.BaseURL()))
 		}
 		if faults := r.check(e, got, took); len(faults) > 0 {
-			t.Fatalf("%s:\n\t%s\nresponse %d: %s", got.Request, strings.Join(faults, "\n\t"), got.Status, suite.Truncate(got.Raw))
+			t.Fatalf("%s:\n\t%s\nresponse %d: %s", got.Request, strings.Join(faults, "\n\t"), got.Status, scimtest.Truncate(got.Raw))
 		}
 	}
 }
@@ -96,14 +96,14 @@ func (r *replayed) request(e *exchange) (target string, body any, header []strin
 		header = append(header, text)
 	}
 	if e.body == "" {
-		return suite.EncodeTarget(target), nil, header, nil
+		return scimtest.EncodeTarget(target), nil, header, nil
 	}
 	if copied := changedCopy.FindStringSubmatch(e.body); copied != nil {
 		body, err = r.changed(copied[1], copied[2])
 	} else {
 		body, err = r.fill(e.body)
 	}
-	return suite.EncodeTarget(target), body, header, err
+	return scimtest.EncodeTarget(target), body, header, err
 }
 
 // changed returns a captured object with other members.
@@ -138,7 +138,7 @@ func (r *replayed) fill(text string) (string, error) {
 }
 
 // check returns the failed expectations on a response.
-func (r *replayed) check(e *exchange, got *suite.Response, took time.Duration) []string {
+func (r *replayed) check(e *exchange, got *scimtest.Response, took time.Duration) []string {
 	if got.Status != e.status {
 		return []string{fmt.Sprintf("the status is not %d", e.status)}
 	}
@@ -159,7 +159,7 @@ func (r *replayed) check(e *exchange, got *suite.Response, took time.Duration) [
 
 // rules returns the violated general rules: the media type is that of SCIM, only a 204 has no body, a 201 has a
 // Location, and errors are SCIM errors with a detail.
-func (e *exchange) rules(got *suite.Response, body any) []string {
+func (e *exchange) rules(got *scimtest.Response, body any) []string {
 	if e.status == 204 {
 		if len(got.Raw) > 0 {
 			return []string{"a 204 has a body"}
@@ -181,7 +181,7 @@ func (e *exchange) rules(got *suite.Response, body any) []string {
 	}
 	if e.status >= 400 {
 		urn, _ := lookup(body, "schemas.0")
-		must(urn == suite.ErrorURN, "no SCIM error")
+		must(urn == scimtest.ErrorURN, "no SCIM error")
 		status, _ := lookup(body, "status")
 		must(status == strconv.Itoa(e.status), "status in the body is %v", status)
 		detail, _ := lookup(body, "detail")
@@ -190,7 +190,7 @@ func (e *exchange) rules(got *suite.Response, body any) []string {
 	return faults
 }
 
-func (r *replayed) expect(x expectation, got *suite.Response, body any, took time.Duration) error {
+func (r *replayed) expect(x expectation, got *scimtest.Response, body any, took time.Duration) error {
 	value, found := lookup(body, x.path)
 	switch x.verb {
 	case "keep":
