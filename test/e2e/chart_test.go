@@ -83,22 +83,21 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 		testTimeout = "15"
 	)
 	var (
-		t        *tenant
-		install  []string // arguments of helm install
-		registry string   // address for pods
-		rest     *servers.REST
-		data     *servers.Gateways
-		url      string // of the data API
-		token    string // of the data API
+		t       = &tenant{name: "chart", digests: map[string]string{}}
+		i       = &installation{}
+		install []string // arguments of helm install
+		rest    *servers.REST
+		data    *servers.Gateways
+		url     string // of the data API
+		token   string // of the data API
 	)
 
 	BeforeAll(func(ctx SpecContext) {
 		onlyReal("simulated nodes run no containers")
 		Expect(world.BuildHelm(ctx)).To(Succeed())
-		t = &tenant{name: "chart", digests: map[string]string{}}
 		t.push(ctx, "v1.2.2", "v1.2.3")
 		takeOver(ctx, t)
-		registry = world.ProxyRegistry()
+		i.registry = world.ProxyRegistry()
 		volume := filepath.Join(world.Dir, "chart-volume")
 		Expect(os.Mkdir(volume, 0o700)).To(Succeed())
 		apply(ctx, fmt.Sprintf(chartNamespaces, t.name, volume))
@@ -107,6 +106,7 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 			"install", release, cluster.Repository("charts", "quoin"), "--wait", "--timeout=3m",
 			"--set", "image.repository=" + repository + "/quoin,image.tag=" + tag + ",apiserver.aggregation.enabled=true",
 			"--set", "accountNamespaces={" + t.name + "},startupCheck.timeoutSeconds=" + testTimeout,
+			"--set", "controller.extraArgs={--allow-insecure-git}", // the Git servers of the journeys have no certificates
 		}
 	})
 
@@ -144,7 +144,7 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 	})
 
 	It("runs a deployment, whose data API the gateway serves", func(ctx SpecContext) {
-		apply(ctx, fmt.Sprintf(chartAccount, t.name, registry+"/"+t.images()))
+		apply(ctx, fmt.Sprintf(chartAccount, t.name, i.registry+"/"+t.images()))
 		kubectl(ctx, "wait", "acct/"+t.name, "qdep/analytics", "-n", t.name, "--for=condition=Ready", "--timeout=90s")
 		rest = servers.InstalledREST(ctx, world, t.name, t.name+".example.com")
 		data = servers.InstalledGateways(ctx, world)
@@ -160,12 +160,20 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 		t.changeVersions(ctx, rest, path)
 		t.useAggregation(ctx, path)
 		t.deleteOverREST(ctx, rest, path)
+		kubectl(ctx, "delete", "qdep/from-kubectl", "-n", t.name, "--timeout=60s")
+		Eventually(t.branches).WithContext(ctx).Should(BeEmpty())
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.4"))
 	}, SpecTimeout(5*time.Minute))
 
 	It("provisions users and groups over SCIM, consistently with kubectl", func(ctx SpecContext) {
 		scimClients[0].connect(ctx, t, rest).provision(ctx)
 	}, SpecTimeout(3*time.Minute))
+
+	Context("with the data model of a deployment in Git", t.followBranches)
+
+	Context("with data models over REST", i.deployModels)
+
+	Context("with access policies in a data model", i.seeTheirRows)
 
 	It("rejects invalid objects, and changes that the gateway must not make", func(ctx SpecContext) {
 		_, err := world.Kubectl(ctx, "", "patch", "qdep/analytics", "-n", t.name, "--type=merge", "-p", `{"spec":{"replicas":-1}}`)
@@ -248,6 +256,16 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 		Expect(quoinCRDs(ctx)).To(BeEmpty())
 	})
 })
+
+// installation is the Helm chart on the cluster.
+type installation struct {
+	registry string // address of the registry for pods
+}
+
+// newTenant creates an account that the processes of the chart serve. Its channel has the real server.
+func (i *installation) newTenant(ctx context.Context, name string, tags ...string) *tenant {
+	return startTenant(ctx, &tenant{name: name, digests: map[string]string{}, server: true, registry: i.registry}, tags)
+}
 
 // takeOver stops the default controller and removes what it needs, so that the journey can install Quoin. After the journey
 // it removes the chart, and installs that again.

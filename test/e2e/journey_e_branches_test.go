@@ -13,15 +13,24 @@ import (
 )
 
 // Journey e: see docs/journeys/e-staging.md. On simulated nodes nothing fetches the model; the test checks the commit in the
-// pod template.
+// pod template. On a real node the journey of the Helm chart has these specs.
 var _ = Describe("A deployment with its model in Git", Ordered, func() {
-	var t *tenant
+	t := &tenant{}
+
+	BeforeAll(func(ctx SpecContext) {
+		onlySimulated("the journey of the Helm chart does the same on a real node")
+		*t = *newTenant(ctx, "branches", "v1.2.3")
+	})
+
+	t.followBranches()
+})
+
+// followBranches adds the specs of journey e. The account has no other deployment with a repository.
+func (t *tenant) followBranches() {
 	var repo *gitserver.Repository
 	var initial string
 
 	BeforeAll(func(ctx SpecContext) {
-		onlySimulated("the init container that fetches the model needs Quoin's own image")
-		t = newTenant(ctx, "branches", "v1.2.3")
 		repo = gitserver.Start(world.Address())
 		initial = gitserver.Git(repo.Dir, "", "rev-parse", "main")
 		t.install(ctx, "sales", modelIn(repo.Source()))
@@ -77,7 +86,7 @@ var _ = Describe("A deployment with its model in Git", Ordered, func() {
 			Expect(t.branch(ctx, branch)).To(Equal(before))
 			environments := &v1alpha1.EnvironmentList{}
 			Expect(t.all(ctx, environments)).To(Succeed())
-			Expect(environments.Items).To(ConsistOf(HaveField("Spec.Type", v1alpha1.EnvironmentProduction)))
+			Expect(environments.Items).To(HaveEach(HaveField("Spec.Type", v1alpha1.EnvironmentProduction)))
 		})
 	}
 
@@ -102,7 +111,7 @@ var _ = Describe("A deployment with its model in Git", Ordered, func() {
 		repo.Repair()
 		Eventually(t.deployment("sales")).WithContext(ctx).Should(beReady())
 	})
-})
+}
 
 // branches returns the Branch objects of the tenant.
 func (t *tenant) branches(ctx context.Context) ([]v1alpha1.Branch, error) {

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
-	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
 	"github.com/quoin-dev/quoin/test/e2e/internal/pages"
 	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
@@ -28,14 +27,14 @@ type modelWorld struct {
 // object is the name of the deployment of the pages.
 const object = "shop"
 
-// Journeys h and i: run the commands of docs/journeys/h-deploy.md and i-dev-mode.md.
-var _ = Describe("A data model over REST", Ordered, func() {
+// deployModels adds the specs of journeys h and i to the journey of the Helm chart: they run the commands of
+// docs/journeys/h-deploy.md and i-dev-mode.md.
+func (i *installation) deployModels() {
 	w := &modelWorld{}
 	var deploying *pages.Page
 
 	BeforeAll(func(ctx SpecContext) {
-		onlyReal("simulated pods serve no data model")
-		w.start(ctx)
+		w.start(ctx, i)
 		deploying = pages.Open(cluster.Repository("docs", "journeys", "h-deploy.md"), w.shell)
 	}, NodeTimeout(rolled))
 
@@ -58,7 +57,7 @@ var _ = Describe("A data model over REST", Ordered, func() {
 		Expect(w.uploads(ctx)-before).To(Equal(1), "uploaded files: the cube")
 	}, SpecTimeout(2*rolled))
 
-	It("is deployed over the newer protocol, and every replica has it", func(ctx SpecContext) {
+	It("is deployed over the newer protocol, and GET returns its files", func(ctx SpecContext) {
 		outputs := deploying.Run("Deploy with the newer protocol")
 		Expect(outputs[2]).To(And(ContainSubstring(`"cube.js"`), ContainSubstring(`"model/cubes/orders.yml"`), Not(ContainSubstring("README.md"))))
 		w.returns(ctx, outputs, "max(amount)", "orders.largest")
@@ -76,19 +75,14 @@ var _ = Describe("A data model over REST", Ordered, func() {
 	}, SpecTimeout(2*rolled))
 
 	w.changeInDevMode()
-})
+}
 
 // uploads returns the number of files that cubejs-cli has uploaded, from the access logs.
 func (w *modelWorld) uploads(ctx context.Context) int {
 	GinkgoHelper()
 	id := strings.TrimPrefix(w.path(ctx, object), "/api/v1/deployments/")
-	n := 0
-	for _, replica := range w.rest.Replicas {
-		log, err := os.ReadFile(replica.Log)
-		Expect(err).NotTo(HaveOccurred())
-		n += strings.Count(string(log), "path=/build/deploy/"+id+"/upload-file status=200")
-	}
-	return n
+	log := kubectl(ctx, "logs", "--namespace="+cluster.Namespace, "--selector=app.kubernetes.io/component=apiserver", "--tail=-1")
+	return strings.Count(log, `"path":"/build/deploy/`+id+`/upload-file","status":200,`)
 }
 
 // build returns the path of the routes of the data model.
@@ -110,13 +104,13 @@ func (w *modelWorld) returns(ctx context.Context, outputs []string, measure, nam
 	Expect("{" + last(outputs) + "}").To(MatchJSON(`{"data":` + w.warehouse(ctx, "", measure, name) + `}`))
 }
 
-// start starts the servers, and a shell with the variables of .local/env.
-func (w *modelWorld) start(ctx context.Context) {
+// start creates the account, and a shell with the variables of .local/env.
+func (w *modelWorld) start(ctx context.Context, i *installation) {
 	GinkgoHelper()
-	w.tenant = newServerTenant(ctx, "models", "v"+newerServer)
-	database := postgrestest.StartServer(GinkgoTB())
-	w.rest = startREST(ctx, w.tenant, "--database-url="+database.Database(GinkgoTB()))
-	gateways := servers.StartGateways(ctx, world)
+	w.tenant = i.newTenant(ctx, "models", "v"+newerServer)
+	w.rest = servers.InstalledREST(ctx, world, w.name, w.host())
+	gateways := servers.InstalledGateways(ctx, world)
+	servers.ForwardInstalled(ctx, world)
 	authority, err := os.ReadFile(w.rest.CAFile)
 	Expect(err).NotTo(HaveOccurred())
 	client := cubejs.New(GinkgoTB(), w.host(), world.RESTAddress(), authority)

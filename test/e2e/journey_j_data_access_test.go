@@ -14,7 +14,6 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/directory/number"
-	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
 )
 
@@ -26,9 +25,10 @@ const (
 	customerNames      = `{"dimensions": ["customers.name"], "order": {"customers.name": "asc"}, "limit": 1}`
 )
 
-// Journeys j and k: apply the manifests of docs/journeys/j-data-access.md and k-reports.md. Access policies of the model decide by
-// the groups and attributes that Quoin writes into tokens of people, and into those with which it runs reports for them.
-var _ = Describe("People with access policies", Ordered, func() {
+// seeTheirRows adds the specs of journeys j and k to the journey of the Helm chart: they apply the manifests of
+// docs/journeys/j-data-access.md and k-reports.md. Access policies of the model decide by the groups and attributes that Quoin
+// writes into tokens of people, and into those with which it runs reports for them.
+func (i *installation) seeTheirRows() {
 	var (
 		t       *tenant
 		control *servers.REST
@@ -36,12 +36,9 @@ var _ = Describe("People with access policies", Ordered, func() {
 	)
 
 	BeforeAll(func(ctx SpecContext) {
-		onlyReal("simulated pods do not query data")
-		t = newServerTenant(ctx, "access", "v"+policyServer)
+		t = i.newTenant(ctx, "access", "v"+policyServer)
 		warehousePassword(ctx, t)
-		api = servers.StartGateways(ctx, world)
-		control = startREST(ctx, t, "--database-url="+postgrestest.StartServer(GinkgoTB()).Database(GinkgoTB()),
-			fmt.Sprintf("--gateway-address=127.0.0.1:%d", world.GatewayPort()), "--gateway-ca-file="+api.CAFile)
+		control, api = servers.InstalledREST(ctx, world, t.name, t.host()), servers.InstalledGateways(ctx, world)
 		t.applyDocumented(ctx, "j-data-access.md", "k-reports.md")
 		kubectl(ctx, "wait", "suser,sgrp,uattr,qkey", "--all", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
 		kubectl(ctx, "wait", "qdep/customers", "-n", t.name, "--for=condition=Ready", "--timeout=180s")
@@ -136,7 +133,7 @@ var _ = Describe("People with access policies", Ordered, func() {
 		t.patch(ctx, "suser/ben", `{"active": false}`)
 		Eventually(token).WithContext(ctx).WithArguments("ben").Should(servers.HaveStatus(http.StatusUnauthorized))
 	}, SpecTimeout(timeout))
-})
+}
 
 // applyDocumented applies the manifests of pages of docs/journeys, for the account instead of that of the pages.
 func (t *tenant) applyDocumented(ctx context.Context, pages ...string) {

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -27,6 +28,9 @@ type tenant struct {
 	digests map[string]string
 	// server is true if the images are of the real server instead of the sample server.
 	server bool
+	// registry is the address of the registry for the controller of the Helm chart, which is in a pod. It is empty if the
+	// default controller serves the account.
+	registry string
 }
 
 // tenants are the existing tenants, for the report of a failure.
@@ -60,6 +64,7 @@ spec:
   policy:
     preReleases: true # a broken version is named 1.2.5-broken
   interval: 1s
+  insecure: %[5]t # not needed for a registry on loopback
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -116,14 +121,16 @@ func startTenant(ctx context.Context, t *tenant, tags []string) *tenant {
 	DeferCleanup(t.remove)
 	t.push(ctx, tags...)
 	t.awaitRemoval(ctx)
-	apply(ctx, fmt.Sprintf(tenantManifest, t.name, t.repository(), t.host(), world.GatewayPort()))
+	apply(ctx, fmt.Sprintf(tenantManifest, t.name, t.repository(), t.host(), world.GatewayPort(), t.registry != ""))
 	kubectl(ctx, "wait", "acct/"+t.name, "relch/"+t.name, "--for=condition=Ready", "--timeout=60s")
 	return t
 }
 
 // remove deletes all objects of the journey.
 func (t *tenant) remove(ctx SpecContext) {
-	runDefaultController(ctx)                                                                     // removes the finalizer of the account
+	if t.registry == "" {
+		runDefaultController(ctx) // removes the finalizer of the account
+	}
 	kubectl(ctx, "delete", "acct/"+t.name, "relch/"+t.name, "--ignore-not-found", "--timeout=5m") // of a fleet too
 	kubectl(ctx, "delete", "namespace", t.name, "--ignore-not-found", "--wait=false")
 	tenants = slices.DeleteFunc(tenants, func(other *tenant) bool { return other == t })
@@ -139,7 +146,9 @@ func (t *tenant) awaitRemoval(ctx context.Context) {
 }
 
 // repository returns the image repository of the channel.
-func (t *tenant) repository() string { return world.Env["QUOIN_REGISTRY"] + "/" + t.images() }
+func (t *tenant) repository() string {
+	return cmp.Or(t.registry, world.Env["QUOIN_REGISTRY"]) + "/" + t.images()
+}
 
 // images returns the name of the repository. The versions of the real server and of the sample server are in different ones,
 // because journeys with the same account run one after the other.

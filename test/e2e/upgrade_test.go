@@ -137,7 +137,7 @@ func startUpgrade(ctx SpecContext) *upgrade {
 	u.old = u.controller(ctx, "previous")
 	u.gateways = servers.StartPool(ctx, world, "gateway", "--sql-bind-address=0")
 	u.rest = servers.StartPool(ctx, world, "apiserver", "--certificate-names="+world.Address())
-	apply(ctx, fmt.Sprintf(tenantManifest, u.name, u.repository(), u.host(), world.GatewayPort()))
+	apply(ctx, fmt.Sprintf(tenantManifest, u.name, u.repository(), u.host(), world.GatewayPort(), false))
 	kubectl(ctx, "wait", "acct/"+u.name, "relch/"+u.name, "--for=condition=Ready", "--timeout=60s")
 	u.api = u.rest.REST(ctx, u.name, u.host())
 	return u
