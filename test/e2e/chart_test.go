@@ -53,7 +53,7 @@ spec: {host: %[1]s.example.com, namespace: %[1]s, plan: Enterprise, auditLog: {e
 apiVersion: platform.quoin.dev/v1alpha1
 kind: ReleaseChannel
 metadata: {name: %[1]s}
-spec: {imageRepository: %[2]s, interval: 1s, insecure: true, allowedAccounts: [%[1]s]}
+spec: {imageRepository: %[2]s, interval: 1s, insecure: true}
 ---
 apiVersion: v1
 kind: ConfigMap

@@ -107,7 +107,8 @@ func (w *modelWorld) returns(ctx context.Context, outputs []string, measure, nam
 // start creates the account, and a shell with the variables of .local/env.
 func (w *modelWorld) start(ctx context.Context, i *installation) {
 	GinkgoHelper()
-	w.tenant = i.newTenant(ctx, "models", "v"+newerServer)
+	// Deployments that are created over REST follow the first channel by name, which is that of this account.
+	w.tenant = i.newTenant(ctx, "builds", "v"+newerServer)
 	w.rest = servers.InstalledREST(ctx, world, w.name, w.host())
 	gateways := servers.InstalledGateways(ctx, world)
 	servers.ForwardInstalled(ctx, world)
