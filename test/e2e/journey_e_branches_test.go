@@ -25,15 +25,21 @@ var _ = Describe("A deployment with its model in Git", Ordered, func() {
 	t.followBranches()
 })
 
-// followBranches adds the specs of journey e. The account has no other deployment with a repository.
+// gitModel is an account with a deployment whose model is in Git. No other deployment of the account has a repository.
+type gitModel struct {
+	*tenant
+	repo *gitserver.Repository
+}
+
+// followBranches adds the specs of journey e.
 func (t *tenant) followBranches() {
-	var repo *gitserver.Repository
+	w := &gitModel{tenant: t}
 	var initial string
 
 	BeforeAll(func(ctx SpecContext) {
-		repo = gitserver.Start(world.Address())
-		initial = gitserver.Git(repo.Dir, "", "rev-parse", "main")
-		t.install(ctx, "sales", modelIn(repo.Source()))
+		w.repo = gitserver.Start(world.Address())
+		initial = gitserver.Git(w.repo.Dir, "", "rev-parse", "main")
+		t.install(ctx, "sales", modelIn(w.repo.Source()))
 	})
 
 	It("runs the head of the default branch", func(ctx SpecContext) {
@@ -43,7 +49,7 @@ func (t *tenant) followBranches() {
 	})
 
 	It("has a Branch with the commit for every branch of the repository", func(ctx SpecContext) {
-		next, alice := repo.Commit("next", "cubes: []"), repo.Commit("dev-alice", "cubes: []")
+		next, alice := w.repo.Commit("next", "cubes: []"), w.repo.Commit("dev-alice", "cubes: []")
 		Eventually(t.branches).WithContext(ctx).Should(ConsistOf(
 			HaveField("Spec.Name", "main"),
 			And(HaveField("Spec.Name", "next"), HaveField("Spec.Role", v1alpha1.BranchShared), HaveField("Status.LastHash", next)),
@@ -52,64 +58,73 @@ func (t *tenant) followBranches() {
 	})
 
 	It("rolls out a new commit of the production branch", func(ctx SpecContext) {
-		moved := repo.Commit("main", "cubes: [{name: customers, sql_table: public.customers}]")
+		moved := w.repo.Commit("main", "cubes: [{name: customers, sql_table: public.customers}]")
 		Eventually(t.environment("sales")).WithContext(ctx).Should(And(
 			beReady(), HaveField("Spec.ModelCommit", moved), HaveField("Status.ModelCommit", moved)))
 		Expect(t.branch(ctx, "main")).To(HaveField("Status.LastHash", moved))
 		Expect(t.pods(ctx, "sales")).To(ConsistOf(HaveField("Spec.InitContainers", ConsistOf(
-			HaveField("Args", ContainElements("model-fetch", "--url="+repo.URL, "--commit="+moved))))))
+			HaveField("Args", ContainElements("model-fetch", "--url="+w.repo.URL, "--commit="+moved))))))
 	})
 
+	w.stage()
+	w.loseBranches()
+}
+
+// stage adds the specs of staging environments.
+func (w *gitModel) stage() {
 	It("has a staging environment for a shared branch while it is switched on", func(ctx SpecContext) {
-		name := "qbr/" + t.branch(ctx, "next").Name
-		t.patch(ctx, name, `{"stagingEnvironmentEnabled": true}`)
-		kubectl(ctx, "wait", name, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
-		staging := t.staging(ctx, "next")
+		name := "qbr/" + w.branch(ctx, "next").Name
+		w.patch(ctx, name, `{"stagingEnvironmentEnabled": true}`)
+		kubectl(ctx, "wait", name, "-n", w.name, "--for=condition=Ready", "--timeout=60s")
+		staging := w.staging(ctx, "next")
 		Expect(staging).To(And(beReady(), HaveField("Spec.Type", v1alpha1.EnvironmentStaging),
-			HaveField("Spec.ModelCommit", t.branch(ctx, "next").Status.LastHash), HaveField("Status.Active", true)))
+			HaveField("Spec.ModelCommit", w.branch(ctx, "next").Status.LastHash), HaveField("Status.Active", true)))
 		Expect(staging.Status.APICredentials.REST.URL).To(HaveSuffix("/dev-mode/next/cubejs-api"))
 
-		moved := repo.Commit("next", "cubes: [{name: next, sql_table: public.next}]")
-		Eventually(func() *v1alpha1.Environment { return t.staging(ctx, "next") }).WithContext(ctx).
+		moved := w.repo.Commit("next", "cubes: [{name: next, sql_table: public.next}]")
+		Eventually(func() *v1alpha1.Environment { return w.staging(ctx, "next") }).WithContext(ctx).
 			Should(And(beReady(), HaveField("Status.ModelCommit", moved)))
 
-		t.patch(ctx, name, `{"stagingEnvironmentEnabled": false}`)
-		kubectl(ctx, "wait", "qenv/"+staging.Name, "-n", t.name, "--for=delete", "--timeout=60s")
-		Eventually(t.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(1), "only the production pod")
+		w.patch(ctx, name, `{"stagingEnvironmentEnabled": false}`)
+		kubectl(ctx, "wait", "qenv/"+staging.Name, "-n", w.name, "--for=delete", "--timeout=60s")
+		Eventually(w.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(1), "only the production pod")
 	})
 
 	for _, branch := range []string{"dev-alice", "main"} {
 		It("rejects a staging environment for "+branch+" and changes nothing", func(ctx SpecContext) {
-			before := t.branch(ctx, branch)
-			_, err := world.Kubectl(ctx, "", "patch", "qbr/"+before.Name, "-n", t.name, "--type=merge", "-p", `{"spec":{"stagingEnvironmentEnabled":true}}`)
+			before := w.branch(ctx, branch)
+			_, err := world.Kubectl(ctx, "", "patch", "qbr/"+before.Name, "-n", w.name, "--type=merge", "-p", `{"spec":{"stagingEnvironmentEnabled":true}}`)
 			Expect(err).To(MatchError(ContainSubstring("a personal or production branch cannot have a staging environment")))
-			Expect(t.branch(ctx, branch)).To(Equal(before))
+			Expect(w.branch(ctx, branch)).To(Equal(before))
 			environments := &v1alpha1.EnvironmentList{}
-			Expect(t.all(ctx, environments)).To(Succeed())
+			Expect(w.all(ctx, environments)).To(Succeed())
 			Expect(environments.Items).To(HaveEach(HaveField("Spec.Type", v1alpha1.EnvironmentProduction)))
 		})
 	}
+}
 
+// loseBranches adds the specs of a branch that is deleted, and of a Git server that does not respond.
+func (w *gitModel) loseBranches() {
 	It("deletes the Branch and its staging environment when the branch is deleted in Git", func(ctx SpecContext) {
-		next := t.branch(ctx, "next")
-		t.patch(ctx, "qbr/"+next.Name, `{"stagingEnvironmentEnabled": true}`)
-		kubectl(ctx, "wait", "qbr/"+next.Name, "-n", t.name, "--for=condition=Ready", "--timeout=60s")
-		staging := t.staging(ctx, "next")
-		repo.Remove("next")
-		kubectl(ctx, "wait", "qbr/"+next.Name, "qenv/"+staging.Name, "-n", t.name, "--for=delete", "--timeout=60s")
-		Eventually(t.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(1), "only the production pod")
-		Expect(t.branches(ctx)).To(ConsistOf(HaveField("Spec.Name", "main"), HaveField("Spec.Name", "dev-alice")))
+		next := w.branch(ctx, "next")
+		w.patch(ctx, "qbr/"+next.Name, `{"stagingEnvironmentEnabled": true}`)
+		kubectl(ctx, "wait", "qbr/"+next.Name, "-n", w.name, "--for=condition=Ready", "--timeout=60s")
+		staging := w.staging(ctx, "next")
+		w.repo.Remove("next")
+		kubectl(ctx, "wait", "qbr/"+next.Name, "qenv/"+staging.Name, "-n", w.name, "--for=delete", "--timeout=60s")
+		Eventually(w.podNames).WithContext(ctx).WithArguments("sales").Should(HaveLen(1), "only the production pod")
+		Expect(w.branches(ctx)).To(ConsistOf(HaveField("Spec.Name", "main"), HaveField("Spec.Name", "dev-alice")))
 	})
 
 	It("keeps running while the Git server does not respond", func(ctx SpecContext) {
-		before, err := t.workload("sales")(ctx)
+		before, err := w.workload("sales")(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		repo.BreakDown()
-		Eventually(t.deployment("sales")).WithContext(ctx).Should(WithTransform(readyReason, Equal(v1alpha1.ReasonGitFailed)))
-		Expect(t.workload("sales")(ctx)).To(Equal(before))
-		Expect(t.branches(ctx)).To(HaveLen(2))
-		repo.Repair()
-		Eventually(t.deployment("sales")).WithContext(ctx).Should(beReady())
+		w.repo.BreakDown()
+		Eventually(w.deployment("sales")).WithContext(ctx).Should(WithTransform(readyReason, Equal(v1alpha1.ReasonGitFailed)))
+		Expect(w.workload("sales")(ctx)).To(Equal(before))
+		Expect(w.branches(ctx)).To(HaveLen(2))
+		w.repo.Repair()
+		Eventually(w.deployment("sales")).WithContext(ctx).Should(beReady())
 	})
 }
 
