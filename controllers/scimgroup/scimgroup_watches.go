@@ -97,8 +97,16 @@ func bucketsOfUsers(o client.Object) []string {
 	return all
 }
 
-// groupsAmong returns the groups in a group or chunk.
-func groupsAmong(o client.Object) []string { return groupNames(membersIn(o)) }
+// groupsAmong returns the groups in a group or chunk: members that are stored as ids are users.
+func groupsAmong(o client.Object) []string {
+	switch o := o.(type) {
+	case *v1alpha1.ScimGroup:
+		return groupNames(o.Spec.ListedMembers())
+	case *v1alpha1.ScimMemberChunk:
+		return groupNames(o.Spec.Members)
+	}
+	return nil
+}
 
 // membersIn returns the members in a group itself, or in a chunk.
 func membersIn(o client.Object) []v1alpha1.ScimMember {

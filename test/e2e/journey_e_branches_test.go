@@ -97,8 +97,8 @@ func (w *gitModel) stage() {
 			Expect(err).To(MatchError(ContainSubstring("a personal or production branch cannot have a staging environment")))
 			Expect(w.branch(ctx, branch)).To(Equal(before))
 			environments := &v1alpha1.EnvironmentList{}
-			Expect(w.all(ctx, environments)).To(Succeed())
-			Expect(environments.Items).To(HaveEach(HaveField("Spec.Type", v1alpha1.EnvironmentProduction)))
+			Expect(w.all(ctx, environments, client.MatchingLabels{v1alpha1.LabelDeployment: "sales"})).To(Succeed())
+			Expect(environments.Items).To(ConsistOf(HaveField("Spec.Type", v1alpha1.EnvironmentProduction)))
 		})
 	}
 }

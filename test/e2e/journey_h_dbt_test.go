@@ -79,8 +79,10 @@ var _ = Describe("A data model from dbt", Ordered, func() {
 
 	It("gets the selected models with a DbtSync", func(ctx SpecContext) {
 		Expect(last(page.Run("With kubectl"))).To(MatchRegexp(`customers +finance +dbt-sync/customers +COMPLETED +True`))
-		files := w.rest.Ask(ctx, 0, "GET", "/build"+w.path(ctx, dbtDeployment)+"/data-model/files?branchName=dbt-sync/customers", nil)
-		Expect(files.String()).To(And(HavePrefix("200 "), ContainSubstring("customers.yml")))
+		for replica := range w.rest.Replicas {
+			files := w.rest.Ask(ctx, replica, "GET", "/build"+w.path(ctx, dbtDeployment)+"/data-model/files?branchName=dbt-sync/customers", nil)
+			Expect(files.String()).To(And(HavePrefix("200 "), ContainSubstring("customers.yml")), "replica %d", replica)
+		}
 		Eventually(w.heads).WithContext(ctx).Should(HaveLen(2))
 	}, SpecTimeout(2*rolled))
 

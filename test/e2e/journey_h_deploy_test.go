@@ -61,7 +61,7 @@ func (i *installation) deployModels() {
 		outputs := deploying.Run("Deploy with the newer protocol")
 		Expect(outputs[2]).To(And(ContainSubstring(`"cube.js"`), ContainSubstring(`"model/cubes/orders.yml"`), Not(ContainSubstring("README.md"))))
 		w.returns(ctx, outputs, "max(amount)", "orders.largest")
-		files := w.rest.Ask(ctx, 1, "GET", w.build(ctx)+"/data-model/files?withContent=true", nil)
+		files := w.rest.Ask(ctx, 0, "GET", w.build(ctx)+"/data-model/files?withContent=true", nil)
 		Expect(files.String()).To(And(HavePrefix("200 "), ContainSubstring("largest")))
 	}, SpecTimeout(2*rolled))
 
