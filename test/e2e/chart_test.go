@@ -106,7 +106,7 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 			"install", release, cluster.Repository("charts", "quoin"), "--wait", "--timeout=3m",
 			"--set", "image.repository=" + repository + "/quoin,image.tag=" + tag + ",apiserver.aggregation.enabled=true",
 			"--set", "accountNamespaces={" + t.name + "},startupCheck.timeoutSeconds=" + testTimeout,
-			"--set", "controller.extraArgs={--allow-insecure-git}", // the Git servers of the journeys have no certificates
+			"--set", "controller.extraArgs={--allow-insecure-git,--warm-up}", // Git servers without certificates, and models that must compile
 		}
 	})
 
