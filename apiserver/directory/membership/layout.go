@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -11,15 +12,16 @@ import (
 // This file plans where members are stored: in the group itself or in chunks. It writes nothing.
 //
 // Changes of users are in the group itself, in memberChanges, up to maxChanges of them: a change of one member is one write, and
-// a group of up to maxChanges users has no chunk. When there are more, all of them move into chunks.
+// a group of up to maxChanges users has no chunk. When there are more, those that few chunks take move there, and keptChanges
+// or fewer stay: a large group with removals from all chunks does not have to write all of them.
 //
 // A chunk has up to 1,000 users, about 37 KiB. Each chunk is a line in the group, which costs time in each change of the group, so
-// there are few of them; and since one in 256 changes writes chunks, their size matters little for the others.
+// there are few of them; and since one change in some 200 writes chunks, their size matters little for the others.
 //
-// Added members fill one chunk that has room, and the rest goes into new chunks: adding 3,000 members
-// to a group of any size writes about four chunks. Chunks shrink when members are removed, and empty
-// chunks are removed. If a group still has more than 768 chunks, all chunks with room are filled
-// before a new one is added, so chunks never have to be merged.
+// Added members fill the chunks that have to be written and one more that has room, and the rest goes into new chunks: adding
+// 3,000 members to a group of any size writes about four chunks. Chunks shrink when members are removed, and empty chunks are
+// removed. If a group still has more than 768 chunks, all chunks with room are filled before a new one is added, so chunks never
+// have to be merged.
 const (
 	chunkSize     = 1000 // as in the CRD
 	manyChunks    = 768
@@ -27,6 +29,7 @@ const (
 	maxMembers    = maxReferences * chunkSize
 	maxRemoved    = 1000 // as in the CRD
 	maxChanges    = 256
+	keptChanges   = maxChanges / 4
 )
 
 // part is the members of one chunk, sorted by value.
@@ -79,27 +82,67 @@ func (m *Members) layout() changed {
 	var after changed
 	var restored map[string]bool
 	after.listed, after.removed, restored = m.layoutListed()
-	if changes := m.layoutChanges(restored); changes != nil {
-		for value, isMember := range changes {
-			if isMember {
-				after.added = append(after.added, value)
-			} else {
-				after.dropped = append(after.dropped, value)
-			}
-		}
-		slices.Sort(after.added)
-		slices.Sort(after.dropped)
-		if after.parts = m.parts; m.hasOnly(after.dropped) {
-			after.parts, after.dropped = nil, nil
-		}
+	changes := m.layoutChanges(restored)
+	if changes == nil {
+		after.parts = m.withChanges().layoutParts(restored)
 		return after
 	}
-	after.parts = m.withChanges().layoutParts(restored)
+	after.parts = m.parts
+	if len(changes) > maxChanges {
+		after.parts = m.move(changes, restored)
+	}
+	for value, isMember := range changes {
+		if isMember {
+			after.added = append(after.added, value)
+		} else {
+			after.dropped = append(after.dropped, value)
+		}
+	}
+	slices.Sort(after.added)
+	slices.Sort(after.dropped)
+	if hasOnly(after.parts, after.dropped) {
+		after.parts, after.dropped = nil, nil
+	}
 	return after
 }
 
-// layoutChanges returns memberChanges after the edits, true for members, if the edits can be written there: they are changes of
-// users, and not too many. Otherwise it returns nil. restored are as in layoutParts.
+// move moves changes into the parts until keptChanges or fewer are left, and returns the parts. It writes few chunks: added
+// members go into one, and removals into the chunks with the most of them. restored are as in layoutParts.
+func (m *Members) move(changes, restored map[string]bool) []*part {
+	moved := *m
+	moved.cleared, moved.added, moved.dropped, moved.edits = false, nil, nil, map[string]*v1alpha1.ScimMember{}
+	removals := map[*part][]string{}
+	for _, value := range slices.Sorted(maps.Keys(changes)) {
+		if changes[value] {
+			moved.edits[value] = &v1alpha1.ScimMember{Value: value}
+			delete(changes, value)
+			continue
+		}
+		parts := m.partsWith(value)
+		if len(parts) == 0 {
+			delete(changes, value) // its chunk is missing, or was replaced by another program
+		}
+		for _, p := range parts {
+			removals[p] = append(removals[p], value)
+		}
+	}
+	most := func(x, y *part) int {
+		return cmp.Or(cmp.Compare(len(removals[y]), len(removals[x])), cmp.Compare(x.reference.Name, y.reference.Name))
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(removals), most) {
+		if len(changes) <= keptChanges {
+			break
+		}
+		for _, value := range removals[p] {
+			moved.edits[value] = nil
+			delete(changes, value)
+		}
+	}
+	return moved.layoutParts(restored)
+}
+
+// layoutChanges returns memberChanges after the edits, true for members, if the edits are changes of users, and not too many.
+// Otherwise it returns nil. restored are as in layoutParts. There may be more than fit into the group.
 func (m *Members) layoutChanges(restored map[string]bool) map[string]bool {
 	edits, ok := m.net()
 	if !ok {
@@ -129,21 +172,18 @@ func (m *Members) layoutChanges(restored map[string]bool) map[string]bool {
 			changes[value] = true
 		}
 	}
-	if len(changes) > maxChanges {
-		return nil
-	}
 	return changes
 }
 
-// hasOnly reports whether the chunks contain no other members than those of a sorted list.
-func (m *Members) hasOnly(values []string) bool {
+// hasOnly reports whether parts contain no other members than those of a sorted list.
+func hasOnly(parts []*part, values []string) bool {
 	n := 0
-	for _, p := range m.parts {
+	for _, p := range parts {
 		if n += len(p.members); p.missing || n > len(values) {
 			return false
 		}
 	}
-	for _, p := range m.parts {
+	for _, p := range parts {
 		for i := range p.members {
 			if _, ok := slices.BinarySearch(values, p.members[i].Value); !ok {
 				return false
@@ -266,18 +306,21 @@ func (m *Members) editPart(p *part) *part {
 	return p.with(kept)
 }
 
-// place distributes added members over parts.
+// place distributes added members over parts: those that have to be written anyway, one more that has room, and new ones.
 func place(parts []*part, added []v1alpha1.ScimMember) []*part {
-	if len(added) == 0 {
-		return parts
-	}
-	for filledOne := false; len(added) > 0; filledOne = true {
+	for filledOne := false; len(added) > 0; {
 		more := (len(added) + chunkSize - 1) / chunkSize
 		target := emptiest(parts)
-		if target < 0 || filledOne && len(parts)+more <= manyChunks {
+		if target < 0 {
 			break
 		}
 		p := parts[target]
+		if !p.isNew() {
+			if filledOne && len(parts)+more <= manyChunks {
+				break
+			}
+			filledOne = true
+		}
 		n := min(chunkSize-len(p.members), len(added))
 		parts[target] = p.with(slices.Concat(p.members, added[:n]))
 		added = added[n:]

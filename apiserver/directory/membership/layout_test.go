@@ -199,6 +199,13 @@ func TestChangeWritesFewChunks(t *testing.T) {
 			}
 		}
 	}
+	removeEach := func(from, step, n, times int) func(schema.Set) {
+		return func(s schema.Set) {
+			for i := range times {
+				remove(from+i*step, from+i*step+n)(s)
+			}
+		}
+	}
 	replace := func(with func(schema.Set)) func(schema.Set) { return func(s schema.Set) { s.Clear(); with(s) } }
 	for _, c := range []struct {
 		name            string
@@ -220,6 +227,10 @@ func TestChangeWritesFewChunks(t *testing.T) {
 		{"remove 256", remove(0, 256), 0, 0, 256, 49_744},
 		{"remove another one", remove(256, 257), 1, 1000 - 257, 0, 49_743},
 		{"add 1,000", add("x", 0, 1000), 2, 1000 - 257 + 1000, 0, 50_743},
+		{"remove 10 from each of 12 chunks", removeEach(4000, 1000, 10, 12), 0, 0, 120, 50_623},
+		{"remove one from each of 33 others", removeEach(16_000, 1000, 1, 33), 0, 0, 153, 50_590},
+		{"add 103", add("y", 0, 103), 0, 0, 256, 50_693},
+		{"add one more than fits", add("y", 103, 104), 10, 9*1000 + 743 + 14, 63, 50_694},
 		{"keep one chunk", replace(add("m", 1000, 2000)), 0, 0, 0, 1000},
 		{"replace it with others", replace(add("n", 0, 10)), 1, 10, 0, 10},
 		{"remove all", replace(func(schema.Set) {}), 0, 0, 0, 0},
