@@ -39,6 +39,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/catalog"
 	"github.com/quoin-dev/quoin/apiserver/chat"
+	"github.com/quoin-dev/quoin/apiserver/clientcredentials"
 	"github.com/quoin-dev/quoin/apiserver/datatokens"
 	"github.com/quoin-dev/quoin/apiserver/dbtobjects"
 	"github.com/quoin-dev/quoin/apiserver/directory"
@@ -295,7 +296,9 @@ func newAuthenticator(
 		auth.NewDbtHooks(model.DbtHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
 	}
 	people := auth.NewOIDC(active, clock.RealClock{}, c.OIDCClient)
-	signIn := signin.Options{Store: stored.signIn, People: people, Secrets: k8s.GetAPIReader(), Log: events, Clock: clock.RealClock{}}
+	authenticator := auth.NewKeys(keys, k8s.GetAPIReader(), active, clock.RealClock{}, used)
+	programs := clientcredentials.New(authenticator, newKeyring(k8s), clock.RealClock{})
+	signIn := signin.Options{Store: stored.signIn, People: people, Secrets: k8s.GetAPIReader(), Programs: programs, Log: events, Clock: clock.RealClock{}}
 	if c.DatabaseURL != "" {
 		signIn.Integrations = stored.userTokens
 		chain = append(chain,
@@ -304,7 +307,8 @@ func newAuthenticator(
 		)
 	}
 	return auth.Basic(auth.Chain(append(chain,
-		auth.NewKeys(keys, k8s.GetAPIReader(), active, clock.RealClock{}, used),
+		programs,
+		authenticator,
 		people,
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
 	)...), githttp.Handles), signin.New(signIn), nil

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"time"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -22,7 +23,7 @@ func (g *storedGroups) useUserTokens(k8s cluster.Cluster, database *store.Databa
 	clk := clock.RealClock{}
 	g.userTokens = usertokens.New(usertokens.Options{
 		Store: &usertoken.Store{DB: database, Record: recordUserToken},
-		Keys:  &keyring.Keyring{Live: k8s.GetClient(), Now: clk.Now}, // which does not cache Secrets
+		Keys:  newKeyring(k8s),
 		Cache: k8s.GetClient(), Live: k8s.GetAPIReader(), HTTP: c.OIDCClient, Clock: clk, Log: c.Log,
 	})
 	g.tenant.UserTokens, g.deployments.Credentials = g.userTokens, g.userTokens.Credentials
@@ -33,6 +34,11 @@ func (g *storedGroups) useUserTokens(k8s cluster.Cluster, database *store.Databa
 	}
 	_, err = integrations.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { g.userTokens.IntegrationDeleted() }})
 	return err
+}
+
+// newKeyring returns the keys with which an account encrypts tokens. The client does not cache Secrets.
+func newKeyring(k8s cluster.Cluster) *keyring.Keyring {
+	return &keyring.Keyring{Live: k8s.GetClient(), Now: time.Now}
 }
 
 // recordUserToken records the event of a token that a person authorizes with a browser, or deletes over REST.

@@ -38,6 +38,18 @@ func unauthenticated(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrNoCredential}, args...)...)
 }
 
+// TokenIn returns the token of a request that begins with a prefix; false if the credential has another form. Tokens that Quoin
+// issues are accepted with the scheme of API keys too.
+func TokenIn(r *http.Request, prefix string) (string, bool) {
+	headers := r.Header.Values("Authorization")
+	if len(headers) != 1 {
+		return "", false
+	}
+	scheme, value, _ := strings.Cut(headers[0], " ")
+	value = strings.Trim(value, " ")
+	return value, strings.HasPrefix(value, prefix) && (strings.EqualFold(scheme, "Bearer") || strings.EqualFold(scheme, "Api-Key"))
+}
+
 // credential is the parsed Authorization header: either an API key or a JWT.
 type credential struct {
 	key apikey.Token

@@ -127,7 +127,13 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	if !c.isKey() {
 		return nil, otherForm
 	}
-	k, from, err := a.find(ctx, account, c.key)
+	return a.Principal(ctx, account, c.key.ID(), func(hash v1alpha1.ApiKeyToken) bool { return apikey.Matches(hash, c.key) })
+}
+
+// Principal returns the principal of the key that has a token with an id whose hash is accepted by a function. It must take as long
+// for each hash. Errors are those of Authenticate.
+func (a *Keys) Principal(ctx context.Context, account *v1alpha1.Account, id string, accepts func(v1alpha1.ApiKeyToken) bool) (*Principal, error) {
+	k, from, err := a.find(ctx, account, id, accepts)
 	if err != nil {
 		return nil, err
 	}
@@ -157,49 +163,49 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	return p, nil
 }
 
-// find returns the ApiKey of a token, nil if there is none, and the reader that has it. The key is shared and must not be
-// modified. A new key may not be in the cache yet: find then reads from the Kubernetes API server.
-func (a *Keys) find(ctx context.Context, account *v1alpha1.Account, token apikey.Token) (*v1alpha1.ApiKey, client.Reader, error) {
+// find returns the ApiKey with the id and the hash of a token, nil if there is none, and the reader that has it. The key is shared
+// and must not be modified. A new key may not be in the cache yet: find then reads from the Kubernetes API server.
+func (a *Keys) find(ctx context.Context, account *v1alpha1.Account, id string, accepts func(v1alpha1.ApiKeyToken) bool) (*v1alpha1.ApiKey, client.Reader, error) {
 	namespace := account.Spec.Namespace
-	cached, err := a.cachedWith(ctx, namespace, token.ID())
+	cached, err := a.cachedWith(ctx, namespace, id)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find API key: %w", err)
 	}
 	if len(cached) > 0 {
-		return match(cached, token), a.cached, nil
+		return match(cached, accepts), a.cached, nil
 	}
-	name := namespace + "/" + token.ID()
+	name := namespace + "/" + id
 	if _, known := a.unknown.get(name); known {
-		return match(nil, token), nil, nil
+		return match(nil, accepts), nil, nil
 	}
 	if err := a.budget.spend(ctx, account.Name, ""); err != nil {
 		return nil, nil, err
 	}
 	list := &v1alpha1.ApiKeyList{}
 	for _, field := range tokenFields {
-		if err := a.live.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: token.ID()}); err != nil {
+		if err := a.live.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: id}); err != nil {
 			return nil, nil, fmt.Errorf("find API key by %s: %w", field, err)
 		}
 		if len(list.Items) > 0 {
-			return match(pointersTo(list), token), a.live, nil
+			return match(pointersTo(list), accepts), a.live, nil
 		}
 	}
 	a.unknown.put(name, struct{}{})
-	return match(nil, token), nil, nil
+	return match(nil, accepts), nil, nil
 }
 
-// dummyToken is compared if no key has the id, so that the lookup takes constant time.
+// dummyToken is the hash that is compared if no key has the id, so that the lookup takes constant time.
 var dummyToken = v1alpha1.ApiKeyToken{SHA256: strings.Repeat("0", 64)}
 
-// match returns the key with the token, nil if there is none. Of several keys, which result from
+// match returns the key whose hash is accepted, nil if there is none. Of several keys, which result from
 // copying YAML, it returns the oldest.
-func match(keys []*v1alpha1.ApiKey, token apikey.Token) *v1alpha1.ApiKey {
+func match(keys []*v1alpha1.ApiKey, accepts func(v1alpha1.ApiKeyToken) bool) *v1alpha1.ApiKey {
 	if len(keys) == 0 {
-		apikey.Matches(dummyToken, token)
+		accepts(dummyToken)
 	}
 	var found *v1alpha1.ApiKey
 	for _, k := range keys {
-		if hash := k.Token(); hash != nil && apikey.Matches(*hash, token) && (found == nil || older(k, found)) {
+		if hash := k.Token(); hash != nil && accepts(*hash) && (found == nil || older(k, found)) {
 			found = k
 		}
 	}

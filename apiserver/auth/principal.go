@@ -8,7 +8,8 @@
 //   - a JWT with the id of a deploy token, with or without "Bearer", or in the body of the route that
 //     exchanges it: DeployTokens.
 //   - "Bearer <API key>" or "Api-Key <API key>": Keys. LastUsed records the time.
-//   - "Bearer <access token>" that the account's authorization server has issued: signin.NewAuthenticator.
+//   - "Bearer <access token>" that the account's authorization server has issued: signin.NewAuthenticator for people,
+//     clientcredentials.Tokens for programs with an API key.
 //   - "Bearer <JWT>" of one of the account's spec.oidcIssuers: OIDC.
 //   - "Bearer <JWT>" of any other issuer: ServiceAccounts, which uses TokenReviews.
 //

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
@@ -33,7 +32,7 @@ var errScope = fmt.Errorf("%w: insufficient_scope: the access token has the scop
 
 // Authenticate implements auth.Authenticator.
 func (t *tokens) Authenticate(ctx context.Context, account *v1alpha1.Account, r *http.Request) (*auth.Principal, error) {
-	text, ok := accessTokenIn(r)
+	text, ok := auth.TokenIn(r, oauth.AccessPrefix)
 	if !ok {
 		return nil, auth.OtherForm
 	}
@@ -60,18 +59,4 @@ func (t *tokens) Authenticate(ctx context.Context, account *v1alpha1.Account, r 
 		return nil, errScope
 	}
 	return p, nil
-}
-
-// accessTokenIn returns the access token of a request; false if the credential has another form.
-func accessTokenIn(r *http.Request) (string, bool) {
-	headers := r.Header.Values("Authorization")
-	if len(headers) != 1 {
-		return "", false
-	}
-	scheme, value, _ := strings.Cut(headers[0], " ")
-	value = strings.Trim(value, " ")
-	if !strings.EqualFold(scheme, "Bearer") && !strings.EqualFold(scheme, "Api-Key") {
-		return "", false
-	}
-	return value, strings.HasPrefix(value, oauth.AccessPrefix)
 }

@@ -15,11 +15,38 @@ const scopeOffline = "offline_access"
 const (
 	codeGrant    = "authorization_code"
 	refreshGrant = "refresh_token"
+	clientGrant  = "client_credentials"
 	deviceGrant  = "urn:ietf:params:oauth:grant-type:device_code"
 )
 
+// secretMethods are the methods by which programs with an API key authenticate (RFC 6749, section 2.3.1).
+var secretMethods = []string{"client_secret_basic", "client_secret_post"}
+
+// grantTypes returns the grant types that the token endpoint accepts.
+func (s *Server) grantTypes() (all []string) {
+	if s.Store != nil {
+		all = append(all, codeGrant, refreshGrant, deviceGrant)
+	}
+	if s.Programs != nil {
+		all = append(all, clientGrant)
+	}
+	return all
+}
+
 // serverMetadata serves the metadata of the authorization server (RFC 8414).
 func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request, in *request) {
+	if s.Store == nil {
+		writeMetadata(w, map[string]any{
+			"issuer":                                in.url,
+			"token_endpoint":                        in.url + tokenPath,
+			"scopes_supported":                      []string{oauth.ScopeAll},
+			"response_types_supported":              []string{},
+			"grant_types_supported":                 s.grantTypes(),
+			"token_endpoint_auth_methods_supported": secretMethods,
+			"service_documentation":                 in.url + "/docs",
+		})
+		return
+	}
 	writeMetadata(w, map[string]any{
 		"issuer":                                         in.url,
 		"authorization_endpoint":                         in.url + authorizePath,
@@ -29,8 +56,8 @@ func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request, in *requ
 		"scopes_supported":                               []string{oauth.ScopeAll, oauth.ScopeMCP},
 		"response_types_supported":                       []string{"code"},
 		"response_modes_supported":                       []string{"query"},
-		"grant_types_supported":                          []string{codeGrant, refreshGrant, deviceGrant},
-		"token_endpoint_auth_methods_supported":          []string{"none"},
+		"grant_types_supported":                          s.grantTypes(),
+		"token_endpoint_auth_methods_supported":          append([]string{"none"}, secretMethods...),
 		"revocation_endpoint_auth_methods_supported":     []string{"none"},
 		"code_challenge_methods_supported":               []string{"S256"},
 		"authorization_response_iss_parameter_supported": true,

@@ -86,7 +86,32 @@ func printable(text string) string {
 	return text[:min(len(text), 64)]
 }
 
-// clientIn returns the client of a request. Clients have no secret and do not authenticate.
+// secretIn returns the client_id and the client_secret of a request, which are in the header or in the body (RFC 6749, section
+// 2.3.1).
+func secretIn(r *http.Request, form url.Values) (id, secret string, err error) {
+	id, secret = form.Get("client_id"), form.Get("client_secret")
+	if r.Header.Get("Authorization") != "" {
+		name, password, ok := r.BasicAuth()
+		decodedName, nameErr := url.QueryUnescape(name)
+		decoded, err := url.QueryUnescape(password)
+		switch {
+		case !ok, nameErr != nil, err != nil:
+			return "", "", &protocolError{http.StatusUnauthorized, invalidClient, "the Authorization header must be Basic, with client_id and client_secret as a form encodes them"}
+		case secret != "", id != "" && id != decodedName:
+			return "", "", reject(invalidRequest, "client_id and client_secret must be in the Authorization header or in the body, and not in both")
+		}
+		id, secret = decodedName, decoded
+	}
+	switch {
+	case id == "":
+		return "", "", reject(invalidRequest, "client_id is missing: it is the name of the ApiKey")
+	case secret == "":
+		return "", "", &protocolError{http.StatusUnauthorized, invalidClient, "client_secret is missing: it is the token of the ApiKey"}
+	}
+	return id, secret, nil
+}
+
+// clientIn returns the client of a request that acts for a person. Such clients have no secret and do not authenticate.
 func clientIn(r *http.Request, form url.Values) (*oauthClient, error) {
 	if r.Header.Get("Authorization") != "" || form.Get("client_secret") != "" {
 		return nil, &protocolError{http.StatusUnauthorized, invalidClient, "the client is a public one: it must send client_id and no secret"}
@@ -144,6 +169,9 @@ func writeProtocolError(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		known = &protocolError{http.StatusServiceUnavailable, temporarilyUnavailable, unavailable(r, err)}
 		w.Header().Set("Retry-After", "1")
+	}
+	if known.status == http.StatusUnauthorized && r.Header.Get("Authorization") != "" {
+		w.Header().Set("WWW-Authenticate", `Basic realm="quoin"`) // RFC 6749, section 5.2
 	}
 	serving.Annotate(r.Context(), "refused", known.Error())
 	writeJSON(w, known.status, map[string]string{"error": known.code, "error_description": known.description})

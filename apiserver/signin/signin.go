@@ -1,9 +1,11 @@
 // Package signin is the OAuth 2.0 authorization server of each account, on the account's host. People sign in at
-// the account's OIDC issuers; clients get tokens that act on behalf of the person.
+// the account's OIDC issuers; clients get tokens that act on behalf of the person. Programs with an API key get tokens that act as
+// the key, of package clientcredentials.
 //
 //	browser ──▶ /auth/login ──▶ issuer ──▶ /auth/callback/… ──▶ session (cookie)
 //	client  ──▶ /auth/oauth2/authorize ──▶ code ──▶ /auth/oauth2/token ──▶ tokens
 //	device  ──▶ /auth/device/code, /auth/device/token     person ──▶ /auth/device
+//	program ──▶ /auth/oauth2/token
 //
 // Sessions, codes and tokens are rows of package oauth. auth.OIDC derives the principal of a person from the claims
 // of the ID token, at each use.
@@ -75,6 +77,9 @@ const (
 // wellKnown are the paths of metadata. Clients append the path of a resource or of an issuer to them.
 var wellKnown = []string{serverMetadataPath, serverMetadataPath + mcpPath, resourceMetadataPath, resourceMetadataPath + mcpPath, oauthPath}
 
+// withoutStore are the paths that are served without a database: programs with an API key get tokens.
+var withoutStore = []string{tokenPath, serverMetadataPath, oauthPath}
+
 // maxBody is the maximum size of the body of a request in bytes.
 const maxBody = 32 << 10
 
@@ -98,6 +103,12 @@ type People interface {
 	Person(ctx context.Context, account *v1alpha1.Account, issuer string, c auth.Claims) (*auth.Principal, error)
 }
 
+// Programs issues access tokens to programs with an API key; *clientcredentials.Tokens implements it.
+type Programs interface {
+	// Issue returns an access token for the ApiKey with a name and a token. The error wraps auth.ErrNoCredential if there is none.
+	Issue(ctx context.Context, account *v1alpha1.Account, name, secret string) (string, error)
+}
+
 // Options configure a Server.
 type Options struct {
 	// Store has sessions and tokens; nil without a database.
@@ -107,6 +118,8 @@ type Options struct {
 	Secrets client.Reader
 	// Integrations complete authorizations; nil without a database.
 	Integrations Integrations
+	// Programs issues tokens to programs with an API key; nil to issue none.
+	Programs Programs
 	// Log is the audit log; it may be nil.
 	Log   recording.Log
 	Clock clock.PassiveClock
@@ -218,7 +231,7 @@ func requestOf(ctx context.Context) *request {
 
 // ServeHTTP serves a request with a path of Handles to an account.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account) {
-	if s.Store == nil {
+	if s.Store == nil && (s.Programs == nil || !slices.Contains(withoutStore, r.URL.Path)) {
 		serving.WriteError(w, http.StatusNotFound, "sign-in needs a database: quoin apiserver has no --database-url")
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/clientcredentials"
 	"github.com/quoin-dev/quoin/internal/content/oauth"
 )
 
@@ -26,25 +27,70 @@ func (s *Server) deviceOnly(w http.ResponseWriter, r *http.Request, in *request)
 	s.grant(w, r, in, deviceGrant)
 }
 
+// tokenResponse is the response of the token endpoint (RFC 6749, section 5.1).
+type tokenResponse struct {
+	AccessToken  string `json:"access_token"`
+	TokenType    string `json:"token_type"`
+	ExpiresIn    int    `json:"expires_in"` // seconds
+	RefreshToken string `json:"refresh_token,omitempty"`
+	Scope        string `json:"scope"`
+}
+
 // grant exchanges a grant for tokens. If only is not empty, no other grant type is accepted.
 func (s *Server) grant(w http.ResponseWriter, r *http.Request, in *request, only string) {
-	tokens, err := s.exchange(r, in, only)
+	issued, err := s.issue(r, in, only)
 	if err != nil {
 		writeProtocolError(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]any{
-		"access_token": tokens.Access, "token_type": "Bearer", "expires_in": int(oauth.AccessLifetime / time.Second),
-		"refresh_token": tokens.Refresh, "scope": cmp.Or(tokens.Grant.Scope, oauth.ScopeAll),
-	})
+	writeJSON(w, http.StatusOK, issued)
 }
 
-// exchange exchanges the grant in a request.
-func (s *Server) exchange(r *http.Request, in *request, only string) (*oauth.Tokens, error) {
+func (s *Server) issue(r *http.Request, in *request, only string) (*tokenResponse, error) {
 	form, err := formOf(r)
 	if err != nil {
 		return nil, err
 	}
+	if only == "" && form.Get("grant_type") == clientGrant && s.Programs != nil {
+		return s.issueToProgram(r, in, form)
+	}
+	if s.Store == nil {
+		return nil, reject(unsupportedGrantType, "the grant type is %q: others need a database, and quoin apiserver has no --database-url", clientGrant)
+	}
+	tokens, err := s.exchange(r, in, form, only)
+	if err != nil {
+		return nil, err
+	}
+	return &tokenResponse{
+		AccessToken: tokens.Access, TokenType: "Bearer", ExpiresIn: int(oauth.AccessLifetime / time.Second),
+		RefreshToken: tokens.Refresh, Scope: cmp.Or(tokens.Grant.Scope, oauth.ScopeAll),
+	}, nil
+}
+
+// issueToProgram issues an access token to a program with an API key. Without refresh token: the program asks again.
+func (s *Server) issueToProgram(r *http.Request, in *request, form url.Values) (*tokenResponse, error) {
+	id, secret, err := secretIn(r, form)
+	if err != nil {
+		return nil, err
+	}
+	if scope := form.Get("scope"); scope != "" && scope != oauth.ScopeAll {
+		return nil, reject(invalidScope, "the scope %q is not allowed: the token has the permissions of the API key, and the scope is %q or empty", printable(scope), oauth.ScopeAll)
+	}
+	if err := checkResource(in, form); err != nil {
+		return nil, err
+	}
+	token, err := s.Programs.Issue(r.Context(), in.account, id, secret)
+	if errors.Is(err, auth.ErrNoCredential) {
+		return nil, &protocolError{http.StatusUnauthorized, invalidClient, err.Error()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &tokenResponse{AccessToken: token, TokenType: "Bearer", ExpiresIn: int(clientcredentials.Lifetime / time.Second), Scope: oauth.ScopeAll}, nil
+}
+
+// exchange exchanges the grant of a person.
+func (s *Server) exchange(r *http.Request, in *request, form url.Values, only string) (*oauth.Tokens, error) {
 	c, err := clientIn(r, form)
 	if err != nil {
 		return nil, err
@@ -71,7 +117,7 @@ func (s *Server) exchange(r *http.Request, in *request, only string) (*oauth.Tok
 	case deviceGrant:
 		return s.poll(r, in, c, form)
 	}
-	return nil, reject(unsupportedGrantType, "the grant types are %q, %q and %q", codeGrant, refreshGrant, deviceGrant)
+	return nil, reject(unsupportedGrantType, "the grant types are %q", s.grantTypes())
 }
 
 // secretOf are the parameters with what is exchanged, by grant type.

@@ -1,4 +1,4 @@
-// Package keyring encrypts secrets that are stored in the database, with keys that are in a Secret of the account.
+// Package keyring encrypts secrets that are stored in the database, and what access tokens contain, with keys that are in a Secret of the account.
 //
 // A secret is encrypted with AES-256-GCM. What it belongs to is authenticated with it, so that one cannot be exchanged for
 // another in the database. Keys have numbers: the highest one encrypts, and all decrypt, so a key is rotated by adding one.
@@ -37,6 +37,9 @@ const (
 // ErrUnknownKey is returned for a secret that was encrypted with a key that the Secret does not have, or not any more: a key that is
 // created after the Secret is lost has the number of the first one.
 var ErrUnknownKey = errors.New("the key with which it was encrypted is not in the Secret " + SecretName)
+
+// ErrMalformed is returned for a text that Seal has not returned.
+var ErrMalformed = errors.New("the encrypted secret is malformed")
 
 // Keyring has the keys of all accounts. It must not be copied after first use.
 type Keyring struct {
@@ -80,7 +83,7 @@ func (k *Keyring) Open(ctx context.Context, a *v1alpha1.Account, belongsTo, keyI
 	}
 	data, err := base64.StdEncoding.DecodeString(sealed)
 	if err != nil || len(data) < aead.NonceSize() {
-		return nil, errors.New("the encrypted secret is malformed")
+		return nil, ErrMalformed
 	}
 	secret, err := aead.Open(nil, data[:aead.NonceSize()], data[aead.NonceSize():], []byte(belongsTo))
 	if err != nil {

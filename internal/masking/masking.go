@@ -161,6 +161,7 @@ var credentials = []pattern{
 	{"glpat-", regexp.MustCompile(`\bglpat-[\w-]{16,}`), Hidden},
 	{"qat_", regexp.MustCompile(`\bqat_[A-Z2-7]{16,}`), Hidden},
 	{"qrt_", regexp.MustCompile(`\bqrt_[A-Z2-7]{16,}`), Hidden},
+	{"qct_", regexp.MustCompile(`\bqct_\d+_[\w+/=]{16,}`), Hidden},
 	{"xox", regexp.MustCompile(`\bxox[a-z]-[\w-]{10,}`), Hidden},
 	{"akia", regexp.MustCompile(`\bAKIA[0-9A-Z]{16}\b`), Hidden},
 	{"asia", regexp.MustCompile(`\bASIA[0-9A-Z]{16}\b`), Hidden},

@@ -33,14 +33,16 @@ type scimClient struct {
 	deactivation map[string]any
 	// groupPatched is the status of the response to a PATCH of a group.
 	groupPatched int
+	// exchanges means that the client exchanges its key for access tokens: the client credentials grant.
+	exchanges bool
 }
 
 // scimClients has one client for each profile, and one without a profile.
 var scimClients = []scimClient{
-	{"", map[string]any{"op": "replace", "path": "active", "value": false}, 200},
-	{"RFC", map[string]any{"op": "replace", "path": "active", "value": false}, 200},
-	{"Okta", map[string]any{"op": "replace", "value": map[string]any{"active": false}}, 204},
-	{"EntraID", map[string]any{"op": "Replace", "path": "active", "value": "False"}, 204},
+	{"", map[string]any{"op": "replace", "path": "active", "value": false}, 200, false},
+	{"RFC", map[string]any{"op": "replace", "path": "active", "value": false}, 200, false},
+	{"Okta", map[string]any{"op": "replace", "value": map[string]any{"active": false}}, 204, false},
+	{"EntraID", map[string]any{"op": "Replace", "path": "active", "value": "False"}, 204, true},
 }
 
 // name returns the profile, for names of objects and users.
@@ -98,11 +100,30 @@ func (c scimClient) connect(ctx context.Context, t *tenant, f *servers.REST) *pr
 	if c.profile != "" {
 		spec += ", scimProfile: " + c.profile
 	}
-	p := &provisioner{c, f.WithToken(t.key(ctx, "idp-"+c.name(), spec)), t, "ada." + c.name() + "@example.com"}
+	key := "idp-" + c.name()
+	token := t.key(ctx, key, spec)
+	if c.exchanges {
+		token = accessToken(ctx, f, key, token)
+	}
+	p := &provisioner{c, f.WithToken(token), t, "ada." + c.name() + "@example.com"}
 	for replica := range f.Replicas {
 		Eventually(func() servers.Reply { return p.Ask(ctx, replica, "GET", scimBase+"/Users?count=0", nil) }).Should(servers.HaveStatus(200))
 	}
 	return p
+}
+
+// accessToken exchanges the token of an ApiKey for an access token, at one replica; the other one accepts it too.
+func accessToken(ctx context.Context, f *servers.REST, key, token string) string {
+	GinkgoHelper()
+	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {key}, "client_secret": {token}}
+	var issued servers.Reply
+	Eventually(func() servers.Reply {
+		issued = f.Send(ctx, 0, "POST", "/auth/oauth2/token", "application/x-www-form-urlencoded", strings.NewReader(form.Encode()))
+		return issued
+	}).Should(servers.HaveStatus(200))
+	access, _ := issued.Body["access_token"].(string)
+	Expect(access).To(HavePrefix("qct_"))
+	return access
 }
 
 // provision does what an identity provider does with a user and its groups.

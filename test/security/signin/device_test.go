@@ -116,7 +116,8 @@ func TestMalformedRequests(t *testing.T) {
 	}{
 		"no grant type":     {"/auth/oauth2/token", "client_id=cube-cli", "invalid_request"},
 		"other grant type":  {"/auth/oauth2/token", "client_id=cube-cli&grant_type=password", "unsupported_grant_type"},
-		"client grant":      {"/auth/oauth2/token", "client_id=cube-cli&grant_type=client_credentials", "unsupported_grant_type"},
+		"client grant":      {"/auth/oauth2/token", "client_id=cube-cli&grant_type=client_credentials", "invalid_client"},
+		"program elsewhere": {"/auth/oauth2/refresh", "client_id=cube-cli&grant_type=client_credentials", "unsupported_grant_type"},
 		"grant of refresh":  {"/auth/oauth2/refresh", "client_id=cube-cli&grant_type=authorization_code&code=x", "unsupported_grant_type"},
 		"no client":         {"/auth/oauth2/token", "grant_type=refresh_token&refresh_token=x", "invalid_request"},
 		"unknown client":    {"/auth/oauth2/token", "client_id=x&grant_type=refresh_token&refresh_token=x", "invalid_client"},

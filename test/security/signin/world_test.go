@@ -21,6 +21,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,15 +30,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/access"
 	quoinauth "github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/apiserver/clientcredentials"
 	"github.com/quoin-dev/quoin/apiserver/signin"
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content/oauth"
 	"github.com/quoin-dev/quoin/internal/content/usertoken"
+	"github.com/quoin-dev/quoin/internal/keyring"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/store"
 	"github.com/quoin-dev/quoin/test/internal/oidcprovider"
@@ -60,7 +65,13 @@ type world struct {
 	events  *audit.Log
 	db      *store.Store
 	options signin.Options
-	server  *httptest.Server
+	// k8s has the Secrets and API keys of the account, and reads is the number of objects that were read from it.
+	k8s   client.Client
+	reads atomic.Int64
+	// keys and programs authenticate API keys and the access tokens of programs.
+	keys     *quoinauth.Keys
+	programs *clientcredentials.Tokens
+	server   *httptest.Server
 }
 
 // people are the ScimUsers of the account.
@@ -102,7 +113,13 @@ func newWorld(t *testing.T) *world {
 	w.must(errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)))
 	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "idp"}, Data: map[string][]byte{"secret": []byte(w.idp.ClientSecret + "\n")},
-	}).Build()
+	}).WithIndex(&v1alpha1.ApiKey{}, quoinauth.IndexTokenID, quoinauth.TokenIDs).WithIndex(&v1alpha1.ApiKey{}, "spec.token.id", quoinauth.TokenIDs).
+		WithIndex(&v1alpha1.ApiKey{}, "status.token.id", quoinauth.TokenIDs).
+		WithInterceptorFuncs(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			w.reads.Add(1)
+			return c.Get(ctx, key, o, opts...)
+		}}).Build()
+	w.k8s = live
 	db, err := store.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "quoin.db"), nil, audit.Owner, oauth.Owner, usertoken.Owner)
 	w.must(err)
 	w.db, w.events = db, audit.NewLog(db, audit.Options{})
@@ -112,6 +129,9 @@ func newWorld(t *testing.T) *world {
 		People:  quoinauth.NewOIDC(quoinauth.NewActiveUsers(w.people, w.people, live, w.clock), w.clock, w.idp.Client()),
 		Secrets: live, Log: log{w.events}, Clock: w.clock,
 	}
+	w.keys = quoinauth.NewKeys(live, live, quoinauth.NewActiveUsers(w.people, w.people, live, w.clock), w.clock, nil)
+	w.programs = clientcredentials.New(w.keys, &keyring.Keyring{Live: live, Now: w.clock.Now}, w.clock)
+	w.options.Programs = w.programs
 	w.serve()
 	return w
 }
@@ -122,7 +142,7 @@ type log struct{ *audit.Log }
 // serve serves sign-in, and all other paths as a route of the REST API that answers with the name of the caller.
 func (w *world) serve() {
 	server := signin.New(w.options)
-	credentials := quoinauth.Chain(signin.NewAuthenticator(w.options))
+	credentials := quoinauth.Chain(signin.NewAuthenticator(w.options), w.programs, w.keys)
 	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if signin.Handles(r.URL.Path) {
 			server.ServeHTTP(rw, r, w.account)
@@ -131,8 +151,11 @@ func (w *world) serve() {
 		p, err := credentials.Authenticate(r.Context(), w.account, r)
 		if err != nil {
 			status := http.StatusServiceUnavailable
-			if errors.Is(err, quoinauth.ErrNoCredential) {
+			switch {
+			case errors.Is(err, quoinauth.ErrNoCredential):
 				status = http.StatusUnauthorized
+			case errors.Is(err, quoinauth.ErrTooMany):
+				status = http.StatusTooManyRequests
 			}
 			serving.WriteError(rw, status, err.Error())
 			return
