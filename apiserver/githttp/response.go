@@ -1,13 +1,13 @@
 package githttp
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/quoin-dev/quoin/internal/content"

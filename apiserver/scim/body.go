@@ -1,13 +1,14 @@
 package scim
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/klauspost/compress/gzip"
 
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/apiserver/scim/scimerror"
