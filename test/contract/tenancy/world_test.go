@@ -36,7 +36,7 @@ var (
 func TestMain(m *testing.M) { clustertest.Main(m, run) }
 
 func run(ctx context.Context, c *clustertest.Cluster, m *testing.M) (code int, err error) {
-	database, err := postgrestest.New()
+	database, err := postgrestest.NewInMemory()
 	if errors.Is(err, postgrestest.ErrNotInstalled) && os.Getenv("CI") == "" {
 		fmt.Println("skipped:", err)
 		return 0, nil
