@@ -93,7 +93,7 @@ func memory() string {
 		}
 	}
 	var stat syscall.Statfs_t
-	if err := syscall.Statfs(sharedMemory, &stat); err != nil || stat.Bavail*uint64(stat.Bsize) < enoughMemory { //nolint:gosec // a size
+	if err := syscall.Statfs(sharedMemory, &stat); err != nil || stat.Bavail*uint64(stat.Bsize) < enoughMemory {
 		return os.TempDir()
 	}
 	return sharedMemory
