@@ -92,7 +92,8 @@ func (k *Keyring) Open(ctx context.Context, a *v1alpha1.Account, belongsTo, keyI
 	return secret, nil
 }
 
-// of returns the keys of an account, which has the key needed if that is not empty and it exists.
+// of returns the keys of an account, which has the key needed if that is not empty and it exists. If none is needed, to encrypt, and
+// there is none, the first one is created.
 func (k *Keyring) of(ctx context.Context, a *v1alpha1.Account, needed string) (keys, error) {
 	now, uid := k.Now(), string(a.UID)
 	k.mu.Lock()
@@ -101,8 +102,8 @@ func (k *Keyring) of(ctx context.Context, a *v1alpha1.Account, needed string) (k
 	if ok && now.Sub(known.readAt) < keptFor && (needed == "" || known.byID[needed] != nil) {
 		return known, nil
 	}
-	found, err := k.read(ctx, a)
-	if err != nil {
+	found, err := k.read(ctx, a, needed == "")
+	if err != nil || found.newest == "" {
 		return keys{}, err
 	}
 	found.readAt = now
@@ -115,12 +116,15 @@ func (k *Keyring) of(ctx context.Context, a *v1alpha1.Account, needed string) (k
 	return found, nil
 }
 
-// read reads the keys of an account, after creating the first one if there is none.
-func (k *Keyring) read(ctx context.Context, a *v1alpha1.Account) (keys, error) {
+// read reads the keys of an account. If there is no Secret it creates the first one, or returns none.
+func (k *Keyring) read(ctx context.Context, a *v1alpha1.Account, create bool) (keys, error) {
 	name := client.ObjectKey{Namespace: a.Spec.Namespace, Name: SecretName}
 	secret := &corev1.Secret{}
 	err := k.Live.Get(ctx, name, secret)
 	if apierrors.IsNotFound(err) {
+		if !create {
+			return keys{}, nil
+		}
 		if err = k.create(ctx, a); err == nil || apierrors.IsAlreadyExists(err) {
 			err = k.Live.Get(ctx, name, secret)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -87,6 +88,20 @@ func TestSecretsAreEncrypted(t *testing.T) {
 		if got, err := try(); err == nil || strings.Contains(err.Error(), "secret text") {
 			t.Errorf("%s: %s, %v", name, got, err)
 		}
+	}
+}
+
+// TestNothingIsCreatedToDecrypt: a text that was not encrypted here, which anyone may send, creates no key.
+func TestNothingIsCreatedToDecrypt(t *testing.T) {
+	w, a := newWorld(t), account("a1")
+	if got, err := w.Open(t.Context(), a, "token of ada", "1", "AAAA"); !errors.Is(err, ErrUnknownKey) {
+		t.Errorf("%s, %v", got, err)
+	}
+	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: "a1", Name: SecretName}, &corev1.Secret{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Secret: %v", err)
+	}
+	if _, _, err := w.Seal(t.Context(), a, "token of ada", nil); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }
 
