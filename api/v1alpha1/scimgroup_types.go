@@ -273,11 +273,33 @@ func (s *ScimGroupSpec) SetChanges(added, removed []string) {
 	s.MemberChanges = changes.String()
 }
 
+// AddsMember reports whether memberChanges adds a user.
+func (s *ScimGroupSpec) AddsMember(id string) bool { return s.changes(addedPrefix, id) }
+
 // RemovesMember reports whether memberChanges removes a member of a chunk.
-func (s *ScimGroupSpec) RemovesMember(id string) bool {
-	line := removedPrefix + id
-	return strings.Contains(s.MemberChanges, line) && // fast, and false for nearly all ids
-		slices.Contains(strings.Split(s.MemberChanges, "\n"), line)
+func (s *ScimGroupSpec) RemovesMember(id string) bool { return s.changes(removedPrefix, id) }
+
+// changes reports whether memberChanges has a line. Unlike Changes it does not copy the others.
+func (s *ScimGroupSpec) changes(prefix, id string) bool {
+	if id == "" || strings.Contains(id, "\n") {
+		return false
+	}
+	all, line := s.MemberChanges, prefix+id
+	return strings.Contains(all, "\n"+line+"\n") || strings.HasPrefix(all, line+"\n") || strings.HasSuffix(all, "\n"+line) || all == line
+}
+
+// AnyMember reports whether a function is true for one of the members in the group itself with an id.
+func (s *ScimGroupSpec) AnyMember(id string, is func(*ScimMember) bool) bool {
+	if s.AddsMember(id) && is(&ScimMember{Value: id}) {
+		return true
+	}
+	listed := s.ListedMembers()
+	for i := range listed {
+		if listed[i].Value == id && is(&listed[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // LostRemovedMembers returns the members that a SCIM client has removed, and that a replacement of the object by one without

@@ -61,7 +61,7 @@ func (v *view) referrers(id string, refers func(*v1alpha1.ScimMember) bool) []*v
 	var groups []*v1alpha1.ScimGroup
 	for _, o := range v.d.groups.indexes[attributeMembers].Candidates(v.namespace, id) {
 		g := v.group(o)
-		if slices.ContainsFunc(g.Spec.EffectiveMembers(), func(m v1alpha1.ScimMember) bool { return m.Value == id && (refers == nil || refers(&m)) }) {
+		if g.Spec.AnyMember(id, func(m *v1alpha1.ScimMember) bool { return refers == nil || refers(m) }) {
 			groups = append(groups, g)
 		}
 	}

@@ -165,8 +165,8 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 		Eventually(t.deployment("analytics")).WithContext(ctx).Should(run("1.2.4"))
 	}, SpecTimeout(5*time.Minute))
 
-	It("provisions users and groups over SCIM, consistently with kubectl", func(ctx SpecContext) {
-		scimClients[0].connect(ctx, t, rest).provision(ctx)
+	It("provisions users and groups over SCIM with client credentials, consistently with kubectl", func(ctx SpecContext) {
+		entraID.connect(ctx, t, rest).provision(ctx)
 	}, SpecTimeout(3*time.Minute))
 
 	Context("with the data model of a deployment in Git", t.followBranches)

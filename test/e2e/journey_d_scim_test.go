@@ -37,12 +37,15 @@ type scimClient struct {
 	exchanges bool
 }
 
+// entraID is the only client that exchanges its key.
+var entraID = scimClient{"EntraID", map[string]any{"op": "Replace", "path": "active", "value": "False"}, 204, true}
+
 // scimClients has one client for each profile, and one without a profile.
 var scimClients = []scimClient{
 	{"", map[string]any{"op": "replace", "path": "active", "value": false}, 200, false},
 	{"RFC", map[string]any{"op": "replace", "path": "active", "value": false}, 200, false},
 	{"Okta", map[string]any{"op": "replace", "value": map[string]any{"active": false}}, 204, false},
-	{"EntraID", map[string]any{"op": "Replace", "path": "active", "value": "False"}, 204, true},
+	entraID,
 }
 
 // name returns the profile, for names of objects and users.

@@ -365,6 +365,11 @@ func TestMemberChanges(t *testing.T) {
 	if !slices.Equal(gotAdded, added) || !slices.Equal(gotRemoved, removed) || spec.MemberChanges != "++a\n+b c\n--d\n-é\n" {
 		t.Errorf("stored as %q: %q, %q", spec.MemberChanges, gotAdded, gotRemoved)
 	}
+	for id, want := range map[string]bool{"+a": true, "b c": true, "a": false, "-d": false, "": false, "b": false, "+a\n+b c": false} {
+		if spec.AddsMember(id) != want || spec.AnyMember(id, func(m *v1alpha1.ScimMember) bool { return m.Value == id }) != want {
+			t.Errorf("AddsMember(%q) is %v", id, !want)
+		}
+	}
 	for id, want := range map[string]bool{"-d": true, "é": true, "d": false, "+a": false, "a": false, "": false, "-d\n--é": false} {
 		if spec.RemovesMember(id) != want {
 			t.Errorf("RemovesMember(%q) is %v", id, !want)
