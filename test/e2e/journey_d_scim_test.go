@@ -121,7 +121,7 @@ func accessToken(ctx context.Context, f *servers.REST, key, token string) string
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {key}, "client_secret": {token}}
 	var issued servers.Reply
 	Eventually(func() servers.Reply {
-		issued = f.Send(ctx, 0, "POST", "/auth/oauth2/token", "application/x-www-form-urlencoded", strings.NewReader(form.Encode()))
+		issued = f.WithToken("").Send(ctx, 0, "POST", "/auth/oauth2/token", "application/x-www-form-urlencoded", strings.NewReader(form.Encode()))
 		return issued
 	}).Should(servers.HaveStatus(200))
 	access, _ := issued.Body["access_token"].(string)

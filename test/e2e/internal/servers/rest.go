@@ -79,7 +79,7 @@ func (f *REST) Restart(ctx context.Context, replica int) {
 	f.start(ctx, replica)
 }
 
-// WithToken returns a client of the same replicas with another API key.
+// WithToken returns a client of the same replicas with another API key or access token; empty for none.
 func (f *REST) WithToken(token string) *REST {
 	other := *f
 	other.Token = token
@@ -168,7 +168,9 @@ func (f *REST) Send(ctx context.Context, replica int, method, path, contentType 
 func (f *REST) open(ctx context.Context, replica int, method, path, contentType string, body io.Reader) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, f.URL(path), body)
 	Expect(err).NotTo(HaveOccurred())
-	request.Header.Set("Authorization", "Bearer "+f.Token)
+	if f.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+f.Token)
+	}
 	if contentType != "" {
 		request.Header.Set("Content-Type", contentType)
 	}
