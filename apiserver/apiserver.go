@@ -296,8 +296,8 @@ func newAuthenticator(
 		auth.NewDbtHooks(model.DbtHookPath, k8s.GetClient(), k8s.GetAPIReader(), clock.RealClock{}),
 	}
 	people := auth.NewOIDC(active, clock.RealClock{}, c.OIDCClient)
-	authenticator := auth.NewKeys(keys, k8s.GetAPIReader(), active, clock.RealClock{}, used)
-	programs := clientcredentials.New(authenticator, newKeyring(k8s), clock.RealClock{})
+	apiKeys := auth.NewKeys(keys, k8s.GetAPIReader(), active, clock.RealClock{}, used)
+	programs := clientcredentials.New(apiKeys, newKeyring(k8s), clock.RealClock{})
 	signIn := signin.Options{Store: stored.signIn, People: people, Secrets: k8s.GetAPIReader(), Programs: programs, Log: events, Clock: clock.RealClock{}}
 	if c.DatabaseURL != "" {
 		signIn.Integrations = stored.userTokens
@@ -308,7 +308,7 @@ func newAuthenticator(
 	}
 	return auth.Basic(auth.Chain(append(chain,
 		programs,
-		authenticator,
+		apiKeys,
 		people,
 		auth.NewServiceAccounts(k8s.GetClient(), clock.RealClock{}),
 	)...), githttp.Handles), signin.New(signIn), nil

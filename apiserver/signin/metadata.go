@@ -2,6 +2,7 @@ package signin
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -35,34 +36,30 @@ func (s *Server) grantTypes() (all []string) {
 
 // serverMetadata serves the metadata of the authorization server (RFC 8414).
 func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request, in *request) {
-	if s.Store == nil {
-		writeMetadata(w, map[string]any{
-			"issuer":                                in.url,
-			"token_endpoint":                        in.url + tokenPath,
-			"scopes_supported":                      []string{oauth.ScopeAll},
-			"response_types_supported":              []string{},
-			"grant_types_supported":                 s.grantTypes(),
-			"token_endpoint_auth_methods_supported": secretMethods,
-			"service_documentation":                 in.url + "/docs",
-		})
-		return
+	document := map[string]any{
+		"issuer":                                in.url,
+		"token_endpoint":                        in.url + tokenPath,
+		"scopes_supported":                      []string{oauth.ScopeAll},
+		"response_types_supported":              []string{},
+		"grant_types_supported":                 s.grantTypes(),
+		"token_endpoint_auth_methods_supported": secretMethods,
+		"service_documentation":                 in.url + "/docs",
 	}
-	writeMetadata(w, map[string]any{
-		"issuer":                                         in.url,
-		"authorization_endpoint":                         in.url + authorizePath,
-		"token_endpoint":                                 in.url + tokenPath,
-		"revocation_endpoint":                            in.url + revokePath,
-		"device_authorization_endpoint":                  in.url + deviceCodePath,
-		"scopes_supported":                               []string{oauth.ScopeAll, oauth.ScopeMCP},
-		"response_types_supported":                       []string{"code"},
-		"response_modes_supported":                       []string{"query"},
-		"grant_types_supported":                          s.grantTypes(),
-		"token_endpoint_auth_methods_supported":          append([]string{"none"}, secretMethods...),
-		"revocation_endpoint_auth_methods_supported":     []string{"none"},
-		"code_challenge_methods_supported":               []string{"S256"},
-		"authorization_response_iss_parameter_supported": true,
-		"service_documentation":                          in.url + "/docs",
-	})
+	if s.Store != nil { // people sign in
+		maps.Copy(document, map[string]any{
+			"authorization_endpoint":                         in.url + authorizePath,
+			"revocation_endpoint":                            in.url + revokePath,
+			"device_authorization_endpoint":                  in.url + deviceCodePath,
+			"scopes_supported":                               []string{oauth.ScopeAll, oauth.ScopeMCP},
+			"response_types_supported":                       []string{"code"},
+			"response_modes_supported":                       []string{"query"},
+			"token_endpoint_auth_methods_supported":          append([]string{"none"}, secretMethods...),
+			"revocation_endpoint_auth_methods_supported":     []string{"none"},
+			"code_challenge_methods_supported":               []string{"S256"},
+			"authorization_response_iss_parameter_supported": true,
+		})
+	}
+	writeMetadata(w, document)
 }
 
 // resourceMetadata serves the metadata of the REST API as a protected resource (RFC 9728).

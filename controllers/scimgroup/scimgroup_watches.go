@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"slices"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -123,9 +122,9 @@ func membersIn(o client.Object) []v1alpha1.ScimMember {
 func ofUser(c client.Reader) handler.MapFunc {
 	return func(ctx context.Context, user client.Object) []reconcile.Request {
 		name := user.GetName()
-		isUser := func(m v1alpha1.ScimMember) bool { return m.Type != typeGroup && m.Value == name }
+		isUser := func(m *v1alpha1.ScimMember) bool { return m.Type != typeGroup }
 		return groupsOf(ctx, c, func(g *v1alpha1.ScimGroup) bool {
-			return slices.ContainsFunc(g.Spec.EffectiveMembers(), isUser)
+			return g.Spec.AnyMember(name, isUser)
 		}, func(chunk *v1alpha1.ScimMemberChunk) bool {
 			return chunk.Spec.HasUser(name)
 		}, user.GetNamespace(), client.MatchingFields{indexUser: bucketOf(name)})

@@ -1,4 +1,5 @@
-// Package keyring encrypts secrets that are stored in the database, and what access tokens contain, with keys that are in a Secret of the account.
+// Package keyring encrypts secrets that are stored in the database, and what access tokens contain, with keys that are in a Secret
+// of the account.
 //
 // A secret is encrypted with AES-256-GCM. What it belongs to is authenticated with it, so that one cannot be exchanged for
 // another in the database. Keys have numbers: the highest one encrypts, and all decrypt, so a key is rotated by adding one.

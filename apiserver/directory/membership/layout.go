@@ -106,8 +106,8 @@ func (m *Members) layout() changed {
 	return after
 }
 
-// move moves changes into the parts until keptChanges or fewer are left, and returns the parts. It writes few chunks: added
-// members go into one, and removals into the chunks with the most of them. restored are as in layoutParts.
+// move moves changes into the parts until keptChanges or fewer are left, and returns the parts. It writes few chunks: those
+// with the most removals, and one more if the added members do not fit there. restored are as in layoutParts.
 func (m *Members) move(changes, restored map[string]bool) []*part {
 	moved := *m
 	moved.cleared, moved.added, moved.dropped, moved.edits = false, nil, nil, map[string]*v1alpha1.ScimMember{}
@@ -141,8 +141,8 @@ func (m *Members) move(changes, restored map[string]bool) []*part {
 	return moved.layoutParts(restored)
 }
 
-// layoutChanges returns memberChanges after the edits, true for members, if the edits are changes of users, and not too many.
-// Otherwise it returns nil. restored are as in layoutParts. There may be more than fit into the group.
+// layoutChanges returns memberChanges after the edits, true for members; nil if there are many edits, or one that is not of a user.
+// There may be more changes than fit into the group. restored are as in layoutParts.
 func (m *Members) layoutChanges(restored map[string]bool) map[string]bool {
 	edits, ok := m.net()
 	if !ok {
