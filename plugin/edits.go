@@ -60,7 +60,11 @@ func write[T client.Object](ctx context.Context, c client.Client, named T, f *ed
 		if f.dryRun {
 			options = append(options, client.DryRunAll)
 		}
-		err = c.Patch(ctx, edited, client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}), options...)
+		patch, err := edit.Patch(live, edited)
+		if err != nil {
+			return live, false, err
+		}
+		err = c.Patch(ctx, edited, patch, options...)
 		if apierrors.IsConflict(err) && attempt < writeAttempts {
 			continue
 		}

@@ -188,7 +188,7 @@ func TestConflictingChange(t *testing.T) {
 	if code != exitDone || len(patches) != 2 {
 		t.Fatalf("%d, %q, %q, %v", code, stdout, stderr, patches)
 	}
-	const want = `{"metadata":{"resourceVersion":"2"},"spec":{"versions":[{"version":"1.2.4"},{"version":"1.2.5"}]}}`
+	const want = `[{"op":"replace","path":"/metadata/resourceVersion","value":"2"},{"op":"add","path":"/spec/versions/1","value":{"version":"1.2.5"}}]`
 	if patches[1] != want {
 		t.Errorf("the second patch is\n%s, want\n%s", patches[1], want)
 	}

@@ -62,7 +62,8 @@ type ApiKeySpec struct {
 
 	// owner is the user that the key acts on behalf of; the account itself when absent. The key is
 	// rejected while its owner is not active. A key that a user creates over REST, or with such a key,
-	// has this user as its owner.
+	// has this user as its owner, and an owner reference to it: it is deleted with the user, and not
+	// valid for a later user of the same name.
 	// +optional
 	Owner *ApiKeyOwner `json:"owner,omitempty"`
 

@@ -127,13 +127,12 @@ func (a *Keys) Authenticate(ctx context.Context, account *v1alpha1.Account, r *h
 	if !c.isKey() {
 		return nil, otherForm
 	}
-	return a.Principal(ctx, account, c.key.ID(), func(hash v1alpha1.ApiKeyToken) bool { return apikey.Matches(hash, c.key) })
+	return a.Principal(ctx, account, c.key.Hash())
 }
 
-// Principal returns the principal of the key that has a token with an id whose hash is accepted by a function. It must take as long
-// for each hash. Errors are those of Authenticate.
-func (a *Keys) Principal(ctx context.Context, account *v1alpha1.Account, id string, accepts func(v1alpha1.ApiKeyToken) bool) (*Principal, error) {
-	k, from, err := a.find(ctx, account, id, accepts)
+// Principal returns the principal of the key that has a token with a hash. Errors are those of Authenticate.
+func (a *Keys) Principal(ctx context.Context, account *v1alpha1.Account, hash v1alpha1.ApiKeyToken) (*Principal, error) {
+	k, from, err := a.find(ctx, account, hash)
 	if err != nil {
 		return nil, err
 	}
@@ -163,49 +162,49 @@ func (a *Keys) Principal(ctx context.Context, account *v1alpha1.Account, id stri
 	return p, nil
 }
 
-// find returns the ApiKey with the id and the hash of a token, nil if there is none, and the reader that has it. The key is shared
-// and must not be modified. A new key may not be in the cache yet: find then reads from the Kubernetes API server.
-func (a *Keys) find(ctx context.Context, account *v1alpha1.Account, id string, accepts func(v1alpha1.ApiKeyToken) bool) (*v1alpha1.ApiKey, client.Reader, error) {
+// find returns the ApiKey with the hash of a token, nil if there is none, and the reader that has it. The key is shared and must not
+// be modified. A new key may not be in the cache yet: find then reads from the Kubernetes API server.
+func (a *Keys) find(ctx context.Context, account *v1alpha1.Account, hash v1alpha1.ApiKeyToken) (*v1alpha1.ApiKey, client.Reader, error) {
 	namespace := account.Spec.Namespace
-	cached, err := a.cachedWith(ctx, namespace, id)
+	cached, err := a.cachedWith(ctx, namespace, hash.ID)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find API key: %w", err)
 	}
 	if len(cached) > 0 {
-		return match(cached, accepts), a.cached, nil
+		return match(cached, hash), a.cached, nil
 	}
-	name := namespace + "/" + id
+	name := namespace + "/" + hash.ID
 	if _, known := a.unknown.get(name); known {
-		return match(nil, accepts), nil, nil
+		return match(nil, hash), nil, nil
 	}
 	if err := a.budget.spend(ctx, account.Name, ""); err != nil {
 		return nil, nil, err
 	}
 	list := &v1alpha1.ApiKeyList{}
 	for _, field := range tokenFields {
-		if err := a.live.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: id}); err != nil {
+		if err := a.live.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{field: hash.ID}); err != nil {
 			return nil, nil, fmt.Errorf("find API key by %s: %w", field, err)
 		}
 		if len(list.Items) > 0 {
-			return match(pointersTo(list), accepts), a.live, nil
+			return match(pointersTo(list), hash), a.live, nil
 		}
 	}
 	a.unknown.put(name, struct{}{})
-	return match(nil, accepts), nil, nil
+	return match(nil, hash), nil, nil
 }
 
 // dummyToken is the hash that is compared if no key has the id, so that the lookup takes constant time.
 var dummyToken = v1alpha1.ApiKeyToken{SHA256: strings.Repeat("0", 64)}
 
-// match returns the key whose hash is accepted, nil if there is none. Of several keys, which result from
+// match returns the key with a hash, nil if there is none. Of several keys, which result from
 // copying YAML, it returns the oldest.
-func match(keys []*v1alpha1.ApiKey, accepts func(v1alpha1.ApiKeyToken) bool) *v1alpha1.ApiKey {
+func match(keys []*v1alpha1.ApiKey, hash v1alpha1.ApiKeyToken) *v1alpha1.ApiKey {
 	if len(keys) == 0 {
-		accepts(dummyToken)
+		apikey.Equal(dummyToken, hash)
 	}
 	var found *v1alpha1.ApiKey
 	for _, k := range keys {
-		if hash := k.Token(); hash != nil && accepts(*hash) && (found == nil || older(k, found)) {
+		if kept := k.Token(); kept != nil && apikey.Equal(*kept, hash) && (found == nil || older(k, found)) {
 			found = k
 		}
 	}

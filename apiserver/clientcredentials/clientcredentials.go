@@ -7,7 +7,6 @@ package clientcredentials
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,7 +60,7 @@ func (t *Tokens) Issue(ctx context.Context, account *v1alpha1.Account, name, sec
 	if err != nil {
 		return "", auth.Invalid("client_secret: " + err.Error())
 	}
-	p, err := t.keys.Principal(ctx, account, key.ID(), func(hash v1alpha1.ApiKeyToken) bool { return apikey.Matches(hash, key) })
+	p, err := t.keys.Principal(ctx, account, key.Hash())
 	if err != nil {
 		return "", err
 	}
@@ -106,9 +105,7 @@ func (t *Tokens) Authenticate(ctx context.Context, account *v1alpha1.Account, r 
 		return nil, err
 	}
 	t.budget.Prove(ctx, account.Name, text)
-	return t.keys.Principal(ctx, account, c.Key.ID, func(hash v1alpha1.ApiKeyToken) bool {
-		return subtle.ConstantTimeCompare([]byte(hash.SHA256), []byte(c.Key.SHA256)) == 1
-	})
+	return t.keys.Principal(ctx, account, c.Key)
 }
 
 // open returns the content of an access token.

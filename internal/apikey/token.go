@@ -49,8 +49,8 @@ var isDigit = func() (all [256]bool) {
 }()
 
 // Token is the token of an API key. Only Reveal returns its text; printing and logging hide it. The
-// text is behind a pointer because fmt prints strings in fields of other types. The zero Token matches
-// no hash.
+// text is behind a pointer because fmt prints strings in fields of other types. The zero Token has
+// the zero hash.
 type Token struct{ text *string }
 
 // New generates a token from random, which is crypto/rand.Reader outside of tests. It returns errors
@@ -141,21 +141,16 @@ func (t Token) ID() string {
 // Hash returns the id and the SHA-256 of the token. The secret has enough entropy to need neither a
 // salt nor a slow hash.
 func (t Token) Hash() v1alpha1.ApiKeyToken {
-	sum := sha256.Sum256([]byte(t.Reveal()))
+	if t.text == nil {
+		return v1alpha1.ApiKeyToken{}
+	}
+	sum := sha256.Sum256([]byte(*t.text))
 	return v1alpha1.ApiKeyToken{ID: t.ID(), SHA256: hex.EncodeToString(sum[:])}
 }
 
-// Matches reports whether a token has a hash, in constant time.
-func Matches(hash v1alpha1.ApiKeyToken, t Token) bool {
-	var kept [sha256.Size]byte
-	if t.text == nil || len(hash.SHA256) != hex.EncodedLen(len(kept)) {
-		return false
-	}
-	if _, err := hex.Decode(kept[:], []byte(hash.SHA256)); err != nil {
-		return false
-	}
-	sum := sha256.Sum256([]byte(*t.text))
-	return subtle.ConstantTimeCompare(kept[:], sum[:]) == 1
+// Equal reports whether two hashes are those of the same token, in constant time.
+func Equal(a, b v1alpha1.ApiKeyToken) bool {
+	return len(a.SHA256) == hex.EncodedLen(sha256.Size) && subtle.ConstantTimeCompare([]byte(a.SHA256), []byte(b.SHA256)) == 1
 }
 
 const hidden = Prefix + "[hidden]"

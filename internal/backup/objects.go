@@ -46,7 +46,7 @@ func namespacedKinds() (names []string) {
 	for _, k := range v1alpha1.Kinds {
 		switch name := k.Name(); {
 		case k.Cluster:
-		case name == "DbtSync": // owned by a Deployment, and deleted before it
+		case name == "DbtSync", name == "ApiKey": // owned by a Deployment or a ScimUser, and deleted before it
 			owned = append(owned, name)
 		default:
 			names = append(names, name)

@@ -224,7 +224,10 @@ func TestKeysOfAUserEndWithTheUser(t *testing.T) {
 	user := fmt.Sprint(admin.call(t, "POST", "/api/scim/v2/Users", map[string]any{
 		"schemas": []string{"urn:ietf:params:scim:schemas:core:2.0:User"}, "userName": userName,
 	}).is(201).at("id"))
-	t.Cleanup(func() { admin.call(t, "DELETE", "/api/scim/v2/Users/"+user, nil).is(204) })
+	owner := &v1alpha1.ScimUser{}
+	if err := k8s.Get(t.Context(), client.ObjectKey{Namespace: acme.name, Name: user}, owner); err != nil {
+		t.Fatal(err)
+	}
 	token := idp.token(t, jwt.MapClaims{"sub": "leaver", "email": userName}, "platform")
 	var keys []string
 	for range 2 { // the second one with the first key
@@ -238,6 +241,10 @@ func TestKeysOfAUserEndWithTheUser(t *testing.T) {
 		if k.Spec.Owner == nil || k.Spec.Owner.ScimUser != user {
 			t.Errorf("the owner is %v, want %s", k.Spec.Owner, user)
 		}
+		// The garbage collector of Kubernetes deletes the key after the user.
+		if r := k.OwnerReferences; len(r) != 1 || r[0].Kind != "ScimUser" || r[0].Name != user || r[0].UID != owner.UID {
+			t.Errorf("the owner references are %v, want one to the user", r)
+		}
 		token = fmt.Sprint(a.at("token"))
 		acme.as(token).call(t, "GET", "/api/v1/users/me", nil).is(200)
 		keys = append(keys, token)
@@ -247,5 +254,26 @@ func TestKeysOfAUserEndWithTheUser(t *testing.T) {
 	}).is(200)
 	for _, token := range keys {
 		acme.as(token).call(t, "GET", "/api/v1/users/me", nil).rejected(401, "not active")
+	}
+	admin.call(t, "DELETE", "/api/scim/v2/Users/"+user, nil).is(204)
+	for _, token := range keys {
+		acme.as(token).call(t, "GET", "/api/v1/users/me", nil).rejected(401, "does not exist")
+	}
+	// Another person gets the name of the object before the keys are deleted.
+	next := &v1alpha1.ScimUser{ObjectMeta: metav1.ObjectMeta{Namespace: acme.name, Name: user}, Spec: v1alpha1.ScimUserSpec{UserName: "next-" + userName}}
+	if err := k8s.Create(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { admin.call(t, "DELETE", "/api/scim/v2/Users/"+user, nil).is(204) })
+	if err := apiclient.Eventually(func() error {
+		if a := admin.call(t, "GET", "/api/scim/v2/Users/"+user, nil); a.status != 200 {
+			return fmt.Errorf("%d: the user is not known yet", a.status)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, token := range keys {
+		acme.as(token).call(t, "GET", "/api/v1/users/me", nil).rejected(401, "was deleted")
 	}
 }

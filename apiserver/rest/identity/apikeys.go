@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -138,6 +139,7 @@ func (a *api) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOut
 	switch {
 	case s.Principal.User != "":
 		k.Spec.Owner = &v1alpha1.ApiKeyOwner{ScimUser: s.Principal.User, Issuer: s.Principal.Issuer, Groups: s.Principal.Groups}
+		k.OwnerReferences = []metav1.OwnerReference{apikey.OwnedBy(s.Principal.User, types.UID(s.Principal.UserUID))}
 	case s.Principal.Kind == auth.KindUser:
 		return nil, rest.Forbidden("%s %q does not belong to a user of the account, with whom the key would end: create the user first", s.Principal.Kind, s.Principal.Name)
 	}
