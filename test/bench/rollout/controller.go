@@ -89,6 +89,8 @@ type memory struct {
 	// Resident is the current resident memory, Peak the highest since the process started.
 	Resident float64 `json:"residentMiB"`
 	Peak     float64 `json:"peakMiB"`
+	// Program is the part of both that is pages of the program, which all processes of a node share.
+	Program float64 `json:"programMiB"`
 	// Heap is what Go's allocator has allocated.
 	Heap float64 `json:"heapMiB"`
 }
@@ -100,7 +102,7 @@ func (c *controller) memory(ctx context.Context) (memory, error) {
 		return memory{}, fmt.Errorf("the controller's memory: %w", err)
 	}
 	metrics, err := c.metrics(ctx)
-	return memory{used.Resident, used.Peak, measure.Metric(metrics, "go_memstats_heap_alloc_bytes") / (1 << 20)}, err
+	return memory{used.Resident, used.Peak, used.Resident - used.Anonymous, measure.Metric(metrics, "go_memstats_heap_alloc_bytes") / (1 << 20)}, err
 }
 
 func (c *controller) metrics(ctx context.Context) (string, error) {

@@ -78,11 +78,15 @@ func (r result) values(of func(pair) float64) []float64 {
 // median returns the median of one figure of the pairs.
 func (r result) median(of func(pair) float64) float64 { return measure.Median(r.values(of)) }
 
-// peak returns the highest memory of the controller.
+// peak returns the highest memory of the controller without its program.
 func (r result) peak() float64 {
-	highest := max(r.InstallMemory.Peak, r.RestMemory.Peak)
+	all := []memory{r.InstallMemory, r.RestMemory}
 	for _, p := range r.Pairs {
-		highest = max(highest, p.Memory.Peak)
+		all = append(all, p.Memory)
+	}
+	highest := 0.0
+	for _, m := range all {
+		highest = max(highest, m.Peak-m.Program)
 	}
 	return highest
 }
@@ -107,7 +111,7 @@ func (r result) print(w io.Writer) {
 	bars.AtMost(fmt.Sprintf("time of a rollout ÷ time of patching the workloads directly, median of %d pairs (%.2f to %.2f)", len(ratios), slices.Min(ratios), slices.Max(ratios)),
 		measure.Median(ratios), barRatio, "")
 	bars.AtMost("writes a minute in steady state", r.RestWrites, barRestWrites, "")
-	bars.AtMost("peak memory of the controller", r.peak(), memoryBar, " MiB")
+	bars.AtMost("peak memory of the controller without its program", r.peak(), memoryBar, " MiB")
 	bars.PrintBars(w)
 	r.printPairs(w)
 	r.printWrites(w)
@@ -166,9 +170,9 @@ func (r result) printWrites(w io.Writer) {
 }
 
 func (r result) printMemory(w io.Writer) {
-	fmt.Fprint(w, "\n| Memory of the controller, MiB | Resident | Peak | Go heap |\n|---|---:|---:|---:|\n")
+	fmt.Fprint(w, "\n| Memory of the controller, MiB | Resident | Peak | Program | Go heap |\n|---|---:|---:|---:|---:|\n")
 	row := func(title string, m memory) {
-		fmt.Fprintf(w, "| %s | %.0f | %.0f | %.0f |\n", title, m.Resident, m.Peak, m.Heap)
+		fmt.Fprintf(w, "| %s | %.0f | %.0f | %.0f | %.0f |\n", title, m.Resident, m.Peak, m.Program, m.Heap)
 	}
 	row(fmt.Sprintf("installed in %.1f s", r.Install), r.InstallMemory)
 	row("rolled out", r.Pairs[0].Memory)
