@@ -43,8 +43,8 @@ func (h *handler) newProxy(transport http.RoundTripper, trusted []netip.Prefix, 
 	})
 }
 
-// rewrite sets the path, the forwarding headers and, for a metadata token, the exchanged token of
-// the request to a pod.
+// rewrite sets the path, the forwarding headers and the token of the request to a pod: that which was checked, or the one that it
+// was exchanged for.
 func rewrite(p *httputil.ProxyRequest, trusted []netip.Prefix) {
 	e := exchangeOf(p.In.Context())
 	out := p.Out
@@ -56,9 +56,14 @@ func rewrite(p *httputil.ProxyRequest, trusted []netip.Prefix) {
 		out.Header.Set("X-Forwarded-For", strings.Join(append(slices.Clone(before), out.Header.Get("X-Forwarded-For")), ", "))
 	}
 	out.Header.Set("X-Request-Id", serving.RequestID(p.In.Context()))
-	if e.exchanged != "" {
+	switch {
+	case e.exchanged != "":
 		out.Header.Del(dataapi.HeaderToken)
 		out.Header.Set("Authorization", e.exchanged)
+	case e.header != "":
+		// A client may name it in Connection, and it is removed then: the pod would use another token than the one that was
+		// checked.
+		out.Header[e.header] = p.In.Header[e.header]
 	}
 	if _, sent := p.In.Header["User-Agent"]; !sent {
 		out.Header["User-Agent"] = nil // suppresses the default of net/http

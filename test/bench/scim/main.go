@@ -136,6 +136,8 @@ type bench struct {
 	report *report
 	// ids are the ids of the users, by number.
 	ids []string
+	// plain is the id of the group that is updated without SCIM.
+	plain string
 	// large are the groups whose members are changed.
 	large []*largeGroup
 	// template is a stored user with the number 0, for raw creates.
