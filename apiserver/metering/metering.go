@@ -73,20 +73,26 @@ func (m *metered) Stream(ctx context.Context, in *model.Request) iter.Seq2[model
 			m.count(e)
 			if e.Stop != "" {
 				// Before the end, so that what follows is checked with it.
-				m.record(ctx, used)
+				m.record(ctx, usedOrEstimated(used, in, answered))
 				used, answered = model.Usage{}, 0
 			}
 			if !yield(e, err) || err != nil {
 				break
 			}
 		}
-		if used == (model.Usage{}) && answered > 0 {
-			used = estimate(in, answered)
-		}
-		if used != (model.Usage{}) {
+		if used = usedOrEstimated(used, in, answered); used != (model.Usage{}) {
 			m.record(ctx, used)
 		}
 	}
+}
+
+// usedOrEstimated returns the usage that a provider has sent; of an answer without, because it was aborted or the server sends none, it
+// returns an estimate.
+func usedOrEstimated(used model.Usage, in *model.Request, answered int) model.Usage {
+	if used == (model.Usage{}) && answered > 0 {
+		return estimate(in, answered)
+	}
+	return used
 }
 
 // count counts tool calls.
@@ -127,12 +133,12 @@ func (m *metered) record(ctx context.Context, used model.Usage) {
 	a.Duration = m.meter.Clock.Since(m.run.StartedAt)
 	before := a.Cost
 	err := m.cost()
-	m.meter.Metrics.used(m.scope.Account.Name, m.run.Agent, used, m.run.Currency, a.Cost-before)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 		defer cancel()
 		err = m.meter.Usage.Record(ctx, m.scope, m.run)
 	}
+	m.meter.Metrics.used(m.scope.Account.Name, m.run.Agent, used, m.run.Currency, a.Cost-before)
 	if err != nil {
 		crlog.FromContext(ctx).Error(err, "The usage of an agent could not be recorded", "run", m.run.ID)
 	}

@@ -40,8 +40,9 @@ func (s *scripted) Stream(context.Context, *model.Request) iter.Seq2[model.Event
 	}
 }
 
-// TestAbortedAnswersAreUse: an answer that ends early counts for the limits of the day, although the provider has not sent its usage.
-func TestAbortedAnswersAreUse(t *testing.T) {
+// TestAnswersWithoutUsageAreUse: an answer that ends early counts for the limits of the day, although the provider has not sent its
+// usage, and so does one of a server that never sends it.
+func TestAnswersWithoutUsageAreUse(t *testing.T) {
 	text := model.Event{Text: strings.Repeat("word", 30)}
 	lost := errors.New("connection lost")
 	for name, tc := range map[string]struct {
@@ -54,7 +55,7 @@ func TestAbortedAnswersAreUse(t *testing.T) {
 		"an aborted answer":       {scripted{events: []model.Event{text, text, {Usage: &model.Usage{Input: 7, Output: 5}, Stop: model.StopEnd}}}, 1, usage.Spent{Account: 40, Caller: 40, User: 40}},
 		"a lost connection":       {scripted{events: []model.Event{text}, err: lost}, 2, usage.Spent{Account: 40, Caller: 40, User: 40}},
 		"nothing was answered":    {scripted{err: lost}, 1, usage.Spent{}},
-		"an answer without usage": {scripted{events: []model.Event{text, {Stop: model.StopEnd}}}, 2, usage.Spent{}},
+		"an answer without usage": {scripted{events: []model.Event{text, {Stop: model.StopEnd}}}, 2, usage.Spent{Account: 40, Caller: 40, User: 40}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := contenttest.Open(t, "sqlite://"+filepath.Join(t.TempDir(), "quoin.db"), usage.Owner)

@@ -125,6 +125,20 @@ type Usage struct {
 	Output      int64 `json:"output"`
 }
 
+// maxTokens bounds the numbers of a request, so that sums of them do not overflow.
+const maxTokens = 1 << 40
+
+// Valid returns the usage as it is counted. Servers that implement the protocol of another one have sent negative numbers, and cached
+// tokens beside the input instead of as a part of it.
+func (u Usage) Valid() Usage {
+	bounded := func(n int64) int64 { return min(max(n, 0), maxTokens) }
+	v := Usage{bounded(u.Input), bounded(u.CachedInput), bounded(u.Output)}
+	if v.CachedInput > v.Input {
+		v.Input += v.CachedInput
+	}
+	return v
+}
+
 // Add returns the sum.
 func (u Usage) Add(other Usage) Usage {
 	return Usage{u.Input + other.Input, u.CachedInput + other.CachedInput, u.Output + other.Output}

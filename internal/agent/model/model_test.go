@@ -204,3 +204,17 @@ func TestByTextRequest(t *testing.T) {
 		t.Error("a schema that is not JSON is accepted")
 	}
 }
+
+func TestValidUsage(t *testing.T) {
+	for name, tc := range map[string]struct{ sent, want Usage }{
+		"as documented":                   {Usage{10, 4, 2}, Usage{10, 4, 2}},
+		"all of it cached":                {Usage{10, 10, 2}, Usage{10, 10, 2}},
+		"cached tokens beside the input":  {Usage{10, 500, 2}, Usage{510, 500, 2}},
+		"negative numbers":                {Usage{-10, -4, -2}, Usage{}},
+		"numbers whose sums can overflow": {Usage{1 << 62, 1, 1 << 62}, Usage{maxTokens, 1, maxTokens}},
+	} {
+		if got := tc.sent.Valid(); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}

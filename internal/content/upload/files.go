@@ -42,6 +42,10 @@ func (u *Uploads) Add(ctx context.Context, s content.Scope, by, id, path string,
 		}
 		return err
 	case <-ctx.Done():
+		// The request holds a place for its file until nothing else does.
+		if !u.additions.withdraw(s, a) {
+			<-a.done
+		}
 		return ctx.Err()
 	}
 }

@@ -3,6 +3,7 @@ package upload
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,9 @@ const (
 	// addTimeout bounds a transaction that adds files.
 	addTimeout = time.Minute
 )
+
+// errNotAdded is returned for files whose transaction has panicked.
+var errNotAdded = errors.New("the file was not added")
 
 // addition is a file that waits to be added.
 type addition struct {
@@ -71,6 +75,18 @@ func (q *additions) take(s content.Scope) []*addition {
 	return all[:n:n]
 }
 
+// withdraw removes a file that waits. It reports false for one that is being added, or was.
+func (q *additions) withdraw(s content.Scope, a *addition) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiting[s], a)
+	if i < 0 {
+		return false
+	}
+	q.waiting[s] = slices.Delete(slices.Clone(q.waiting[s]), i, i+1) // take has returned a part of the same array
+	return true
+}
+
 // work adds the files of a deployment: the first ones itself, because it takes longer to wake another goroutine, and
 // then those that came meanwhile in the background, until none wait. It does not end with the request that calls it,
 // because it adds the files of others.
@@ -93,6 +109,14 @@ func (u *Uploads) workOn(ctx context.Context, s content.Scope, all []*addition, 
 
 // addNext adds files, and tells each request the outcome.
 func (u *Uploads) addNext(ctx context.Context, s content.Scope, all []*addition, to *repository.Repositories) {
+	defer func() { // after a panic: no request must wait for ever
+		for _, a := range all {
+			select {
+			case a.done <- errNotAdded:
+			default:
+			}
+		}
+	}()
 	err := u.addTogether(ctx, s, all, to)
 	var rejected *content.Error
 	for _, a := range all {

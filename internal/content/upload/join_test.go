@@ -1,11 +1,14 @@
 package upload
 
 import (
+	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/content"
@@ -225,4 +228,45 @@ func (w *world) waitForWorkers() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	w.Error("a worker runs although no file waits")
+}
+
+// TestCanceledRequests: a request whose client has gone ends when nothing holds its file, and not before: until then it has one of
+// the places for large bodies of its account, without which the files that wait for a slow database had no limit.
+func TestCanceledRequests(t *testing.T) {
+	u := &Uploads{}
+	u.additions.add(demo, &addition{}) // its worker is busy with another file
+	u.additions.take(demo)
+	begin := func() (cancel func(), ended chan error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended = make(chan error, 1)
+		go func() { ended <- u.Add(ctx, demo, by, "1", "model/a.yml", []byte("a"), nil) }()
+		for u.additions.count(demo) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		return cancel, ended
+	}
+	cancel, ended := begin()
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) || u.additions.count(demo) != 0 {
+		t.Errorf("a file that waits: %v, and %d files still wait", err, u.additions.count(demo))
+	}
+	cancel, ended = begin()
+	taken := u.additions.take(demo)
+	cancel()
+	select {
+	case err := <-ended:
+		t.Errorf("the request has ended while its file is added: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	taken[0].done <- nil
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("a file that was added: %v", err)
+	}
+}
+
+// count returns the number of files of a deployment that wait.
+func (q *additions) count(s content.Scope) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting[s])
 }

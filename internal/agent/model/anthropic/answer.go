@@ -137,5 +137,6 @@ func (a *answer) end() error {
 	case a.calls > 0:
 		stop = model.StopTools
 	}
-	return a.send(model.Event{Usage: &a.usage, Stop: stop})
+	used := a.usage.Valid()
+	return a.send(model.Event{Usage: &used, Stop: stop})
 }

@@ -29,7 +29,8 @@ type call struct {
 // add adds a chunk. The last one may have the usage only.
 func (a *answer) add(next *chunk) error {
 	if u := next.Usage; u.PromptTokens > 0 || u.CompletionTokens > 0 {
-		a.usage = &model.Usage{Input: u.PromptTokens, CachedInput: u.PromptTokensDetails.CachedTokens, Output: u.CompletionTokens}
+		used := model.Usage{Input: u.PromptTokens, CachedInput: u.PromptTokensDetails.CachedTokens, Output: u.CompletionTokens}.Valid()
+		a.usage = &used
 	}
 	for i := range next.Choices {
 		c := &next.Choices[i]
