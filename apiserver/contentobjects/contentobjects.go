@@ -12,7 +12,6 @@ package contentobjects
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
@@ -181,14 +181,15 @@ func (o Options) control(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	group, ctx := errgroup.WithContext(ctx)
 	if o.Database != nil {
 		sweep := &sweeper{o.Database, o.Cluster.GetAPIReader()}
 		go sweep.run(ctx, func(err error) { o.Log.Error("Content without objects could not be released", "error", err) })
 	}
-	ended := make(chan error, 2)
-	go func() { ended <- folders.Start(ctx) }()
-	go func() { ended <- agents.Start(ctx) }()
-	return errors.Join(workbooks.Start(ctx), <-ended, <-ended)
+	for _, c := range []controller.Controller{workbooks, folders, agents} {
+		group.Go(func() error { return c.Start(ctx) }) // without one of them, another replica must take over
+	}
+	return group.Wait()
 }
 
 // controller returns a controller with its own queue, which takes turns between accounts.

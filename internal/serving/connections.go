@@ -200,7 +200,7 @@ func connContext(ctx context.Context, conn net.Conn) context.Context {
 // that is used, the connection is closed after the response.
 func Authenticated(r *http.Request, account string) {
 	e := exchangeOf(r.Context())
-	e.isAuthenticated = true
+	e.isAuthenticated.Store(true)
 	if e.authenticated != nil {
 		e.authenticated()
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,8 +30,8 @@ type exchange struct {
 	// authenticated releases the place among the unauthenticated requests of the client's address; nil
 	// without a limit.
 	authenticated func()
-	// isAuthenticated is set when the caller has been authenticated.
-	isAuthenticated bool
+	// isAuthenticated is set when the caller has been authenticated, for a WebSocket also by a message after the handler has returned.
+	isAuthenticated atomic.Bool
 	// body is the body of the request; nil if it has none.
 	body *timedBody
 

@@ -61,7 +61,7 @@ func (e *exchange) isRefused() bool {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		return true
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestTimeout:
-		return !e.isAuthenticated
+		return !e.isAuthenticated.Load()
 	}
 	return false
 }

@@ -1,12 +1,14 @@
 package dbtsync
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/quoin-dev/quoin/internal/content"
+	"github.com/quoin-dev/quoin/internal/content/repository"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -235,6 +237,42 @@ func testPoison(w *world) {
 	w.step(w.worker())
 	if s = w.get(s.ID); s.Status != Failed || !strings.Contains(s.Error, "5 times") {
 		w.Errorf("%+v", s)
+	}
+}
+
+// testTemporary: a sync waits for a Git server that does not answer, and fails with its error if it never does. Other errors of it are
+// final.
+func testTemporary(w *world) {
+	for _, tc := range []struct {
+		reason content.Reason
+		// failures is how often the server does not answer, and tries how often it is asked.
+		failures, tries int
+		want            Status
+	}{
+		{content.Unavailable, 2, 3, Completed},
+		{content.BadGateway, maxTries, maxTries, Failed},
+		{content.Conflict, 1, 1, Failed},
+	} {
+		s := w.start(toBranch(fmt.Sprint("of-", tc.reason), "orders"))
+		tries := 0
+		worker := w.worker()
+		worker.Open = func(ctx context.Context, s content.Scope) (*repository.Session, string, error) {
+			if tries++; tries <= tc.failures {
+				return nil, "", content.Errorf(tc.reason, "the server is away")
+			}
+			return worker.Repositories.Session(ctx, s), "", nil
+		}
+		for range tc.tries {
+			if found := w.get(s.ID); found.Status != Running {
+				w.Errorf("%s: %s after %d tries", tc.reason, found.Status, tries)
+			}
+			_, _ = worker.Step(w.Context())
+			w.clock = w.clock.Add(lease)
+		}
+		found := w.get(s.ID)
+		if found.Status != tc.want || (found.Error == "the server is away") != (tc.want == Failed) || found.Status == Failed && tries != tc.tries {
+			w.Errorf("%s: %s %q after %d tries", tc.reason, found.Status, found.Error, tries)
+		}
 	}
 }
 

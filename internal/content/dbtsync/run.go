@@ -40,10 +40,15 @@ func (r *run) work(ctx context.Context) error {
 		return nil
 	case errors.As(err, &rejected):
 		return r.fail(ctx, rejected.Message)
-	case errors.As(err, &refused):
+	case errors.As(err, &refused) && (!mayPass(refused) || r.tries == maxTries):
 		return r.fail(ctx, refused.Message)
 	}
 	return err
+}
+
+// mayPass reports whether a later try may succeed: a Git server did not answer, or others are being read.
+func mayPass(err *content.Error) bool {
+	return err.Reason == content.Unavailable || err.Reason == content.BadGateway
 }
 
 func (r *run) steps(ctx context.Context) error {

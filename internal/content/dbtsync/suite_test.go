@@ -47,6 +47,7 @@ var cases = []struct {
 	{"killed at each step", testKilled},
 	{"taken over at each step", testTakenOver},
 	{"a sync that ends the process is given up", testPoison},
+	{"a sync waits for a Git server that does not answer", testTemporary},
 	{"the branch moves meanwhile", testMoved},
 	{"a sync of a Git repository", testGit},
 	{"syncs of a Git repository that fail", testGitFailure},
