@@ -284,13 +284,17 @@ func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c token
 	if verified, given := c["email_verified"]; nameClaim == "email" && given && verified != true && verified != "true" {
 		return nil, "", unauthenticated("the e-mail address in the token is not verified")
 	}
-	p = &Principal{Kind: KindUser, Account: account.Name, ID: subject, Name: userName}
+	p = &Principal{Kind: KindUser, Account: account.Name, ID: idOf(subject, spec.URL), Name: userName}
 	if name, ok := c.text("name"); ok {
 		p.Name = name
 	}
 	p.Email, _ = c.text("email")
 	return p, userName, nil
 }
+
+// idOf returns the id of a person. A subject is unique at its issuer only (OpenID Connect Core 1.0, section 2), and an account may have
+// several issuers. The URL of an issuer has no fragment, so different people have different ids.
+func idOf(subject, issuer string) string { return strings.TrimPrefix(issuer, "https://") + "#" + subject }
 
 // groupsIn returns the groups in the claims of a token.
 func groupsIn(spec *v1alpha1.OIDCIssuer, c tokenClaims) []string {

@@ -245,7 +245,7 @@ func TestOIDCPrincipal(t *testing.T) {
 	p := newProvider(t, key)
 	read, admin := []v1alpha1.Permission{"DeploymentRead", "SchemaRead"}, []v1alpha1.Permission{"Admin"}
 	ann := func(name, email string, permissions []v1alpha1.Permission) *Principal {
-		user := &Principal{Kind: KindUser, Account: "acme", ID: "u1", Name: name, Email: email, UserName: stdcmp.Or(email, name), Grants: access.OnAll(permissions...)}
+		user := &Principal{Kind: KindUser, Account: "acme", ID: strings.TrimPrefix(p.URL, "https://") + "#u1", Name: name, Email: email, UserName: stdcmp.Or(email, name), Grants: access.OnAll(permissions...)}
 		if permissions[0] == "Admin" {
 			user.HasRole, user.Issuer, user.Groups = true, p.URL, []string{"bi-admins"}
 		}
@@ -282,6 +282,26 @@ func TestOIDCPrincipal(t *testing.T) {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// TestOIDCSubjectsOfIssuers: the same subject of two issuers of an account is two people. What they own is stored by their ids.
+func TestOIDCSubjectsOfIssuers(t *testing.T) {
+	key := es256("1")
+	one, other := newProvider(t, key), newProvider(t, key)
+	account := one.account()
+	account.Spec.OIDCIssuers = append(account.Spec.OIDCIssuers, other.account().Spec.OIDCIssuers...)
+	a, _ := one.authenticator(t)
+	ids := map[string]bool{}
+	for _, p := range []*provider{one, other} {
+		got, err := a.Authenticate(t.Context(), account, bearer(key.token(p.claims(nil))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[got.ID] = true
+	}
+	if len(ids) != 2 {
+		t.Errorf("the ids are %v", ids)
 	}
 }
 

@@ -62,7 +62,7 @@ type Principal struct {
 	Kind Kind
 	// Account is the name of the account.
 	Account string
-	// ID is the stable identifier: the name of the ApiKey object, the subject of a token, the name
+	// ID is the stable identifier: the name of the ApiKey object, the issuer and the subject of a token, the name
 	// of a Kubernetes user.
 	ID string
 	// Name in user interfaces: the key's display name, the user's name.
