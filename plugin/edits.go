@@ -141,8 +141,10 @@ func editText(d *v1alpha1.Deployment, o edit.Outcome, changed, dryRun bool) stri
 		text += fmt.Sprintf(": %s → %s (%s)", o.Current, o.Target, o.Why)
 	case o.Moves:
 		text += fmt.Sprintf(": installs %s (%s)", o.Target, o.Why)
-	default:
+	case o.Current == o.Target || o.Current == "":
 		text += fmt.Sprintf(": stays on %s (%s)", o.Target, o.Why)
+	default:
+		text += fmt.Sprintf(": stays on %s, and not %s (%s)", o.Current, o.Target, o.Why)
 	}
 	return text
 }

@@ -29,6 +29,8 @@ func exportCommand(s *session) *cobra.Command {
 		Use:     "export",
 		GroupID: groupAPI,
 		Short:   "Print content of a deployment as objects",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(exportWorkbookCommand(s))
 	return c

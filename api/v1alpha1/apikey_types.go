@@ -74,7 +74,9 @@ type ApiKeySpec struct {
 	// +optional
 	Permissions []Permission `json:"permissions,omitempty"`
 
-	// deployments that the key is limited to, by object name; all when absent.
+	// deployments that the key is limited to, by object name or by id in the REST API; all when absent. An id
+	// is never used again, and the name of a deployment that is created again is. Keys that are created over
+	// REST have ids.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256

@@ -689,6 +689,19 @@ type Deployment struct {
 // Common implements Object.
 func (d *Deployment) Common() *CommonStatus { return &d.Status.CommonStatus }
 
+// IsReferredToBy reports whether a reference by name or by id is one to the deployment.
+func (d *Deployment) IsReferredToBy(reference string) bool {
+	if IsDeploymentID(reference) {
+		return d.Labels[LabelID] == reference
+	}
+	return d.Name == reference
+}
+
+// IsDeploymentID reports whether a reference to a deployment is an id and not a name, which begins with a letter.
+func IsDeploymentID(reference string) bool {
+	return reference != "" && reference[0] >= '0' && reference[0] <= '9'
+}
+
 // DisplayName returns spec.displayName, or the object's name if it is empty.
 func (d *Deployment) DisplayName() string {
 	if d.Spec.DisplayName != "" {

@@ -110,6 +110,8 @@ type Set struct {
 	// InEffect are the custom roles in effect, by the time of creation. They must not be modified.
 	InEffect []*v1alpha1.AccountRole
 	grants   map[v1alpha1.AccountRoleReference]Grants
+	// names are the names of deployments by number.
+	names map[string]string
 
 	mu sync.Mutex
 	// unions caches what several roles grant together, by their names.
@@ -126,14 +128,14 @@ func newSet(roles []*v1alpha1.AccountRole, deployments []*v1alpha1.Deployment) *
 			names[id] = d.Name
 		}
 	}
-	s := &Set{InEffect: accountrole.InEffect(roles), grants: map[v1alpha1.AccountRoleReference]Grants{}, unions: map[string]Grants{}}
+	s := &Set{InEffect: accountrole.InEffect(roles), grants: map[v1alpha1.AccountRoleReference]Grants{}, names: names, unions: map[string]Grants{}}
 	for _, r := range permission.BuiltIn {
 		s.grants[v1alpha1.AccountRoleReference(r.Name)] = OnAll(permissionsOf(r.Permissions)...)
 	}
 	for _, r := range s.InEffect {
 		var granted Grants
 		for i := range r.Spec.Policies {
-			granted = append(granted, grantOf(&r.Spec.Policies[i], names))
+			granted = append(granted, s.grantOf(&r.Spec.Policies[i]))
 		}
 		s.grants[v1alpha1.AccountRoleReference(r.Name)] = granted.normalized()
 	}
@@ -179,8 +181,8 @@ func (s *Set) Grants(assigned []v1alpha1.AccountRoleReference) Grants {
 	return granted
 }
 
-// grantOf returns what a policy grants. names are the names of deployments by number.
-func grantOf(p *v1alpha1.AccountRolePolicy, names map[string]string) Grant {
+// grantOf returns what a policy grants.
+func (s *Set) grantOf(p *v1alpha1.AccountRolePolicy) Grant {
 	g := Grant{}
 	for _, action := range p.Actions {
 		if permission.CheckPolicy(permission.Resource(p.ResourceType), permission.Name(action)) != nil {
@@ -195,21 +197,23 @@ func grantOf(p *v1alpha1.AccountRolePolicy, names map[string]string) Grant {
 	if p.ResourceType != v1alpha1.AccountRoleDeployment || slices.Contains(p.Resources, v1alpha1.AccountRoleAll) {
 		return g
 	}
-	g.Deployments = []string{}
-	for _, resource := range p.Resources {
-		if isNumber(resource) {
-			resource = names[resource]
-		}
-		if resource != "" {
-			g.Deployments = append(g.Deployments, resource)
-		}
-	}
+	g.Deployments = s.Deployments(p.Resources)
 	return g
 }
 
-// isNumber reports whether a resource is the number of a deployment: names begin with a letter.
-func isNumber(resource string) bool {
-	return resource != "" && resource[0] >= '0' && resource[0] <= '9'
+// Deployments returns the names of deployments that are given by name or number, without numbers of which there is none. It is never
+// nil, which stands for all deployments.
+func (s *Set) Deployments(references []string) []string {
+	names := make([]string, 0, len(references))
+	for _, name := range references {
+		if v1alpha1.IsDeploymentID(name) {
+			name = s.names[name]
+		}
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func permissionsOf(names []permission.Name) []v1alpha1.Permission {

@@ -153,7 +153,7 @@ func (a *Keys) Principal(ctx context.Context, account *v1alpha1.Account, hash v1
 	if a.used != nil {
 		a.used.Note(k, now)
 	}
-	p := principalOf(account, k, owner)
+	p := a.principalOf(account, k, owner)
 	if owner != nil {
 		p.Issuer, p.Groups = k.Spec.Owner.Issuer, k.Spec.Owner.Groups
 		granted, hasRole := a.users.grantsOf(ctx, account, owner, trustedIssuer(account, p.Issuer), p.Groups)
@@ -230,7 +230,7 @@ func ownerOf(ctx context.Context, from client.Reader, k *v1alpha1.ApiKey) (*v1al
 	return owner, nil
 }
 
-func principalOf(account *v1alpha1.Account, k *v1alpha1.ApiKey, owner *v1alpha1.ScimUser) *Principal {
+func (a *Keys) principalOf(account *v1alpha1.Account, k *v1alpha1.ApiKey, owner *v1alpha1.ScimUser) *Principal {
 	p := &Principal{Kind: KindAPIKey, Account: account.Name, ID: k.Name, Name: k.Spec.DisplayName, ScimProfile: k.Spec.ScimProfile}
 	if p.Name == "" {
 		p.Name = k.Name
@@ -238,18 +238,18 @@ func principalOf(account *v1alpha1.Account, k *v1alpha1.ApiKey, owner *v1alpha1.
 	if owner != nil {
 		p.Email, p.User, p.UserUID = EmailOf(owner), owner.Name, string(owner.UID)
 	}
-	p.Grants = grantsOf(k)
+	p.Grants = a.grantsOf(k)
 	return p
 }
 
 // grantsOf returns the permissions of a key.
-func grantsOf(k *v1alpha1.ApiKey) access.Grants {
+func (a *Keys) grantsOf(k *v1alpha1.ApiKey) access.Grants {
 	granted := access.Grant{Permissions: k.Spec.Permissions}
 	if len(granted.Permissions) == 0 {
 		granted.Permissions = []v1alpha1.Permission{v1alpha1.PermissionAdmin}
 	}
 	if len(k.Spec.Deployments) > 0 {
-		granted.Deployments = k.Spec.Deployments
+		granted.Deployments = a.users.roles.Of(k.Namespace).Deployments(k.Spec.Deployments)
 	}
 	return access.Grants{granted}
 }

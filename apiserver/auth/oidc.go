@@ -294,7 +294,9 @@ func userPrincipal(account *v1alpha1.Account, spec *v1alpha1.OIDCIssuer, c token
 
 // idOf returns the id of a person. A subject is unique at its issuer only (OpenID Connect Core 1.0, section 2), and an account may have
 // several issuers. The URL of an issuer has no fragment, so different people have different ids.
-func idOf(subject, issuer string) string { return strings.TrimPrefix(issuer, "https://") + "#" + subject }
+func idOf(subject, issuer string) string {
+	return strings.TrimPrefix(issuer, "https://") + "#" + subject
+}
 
 // groupsIn returns the groups in the claims of a token.
 func groupsIn(spec *v1alpha1.OIDCIssuer, c tokenClaims) []string {

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +40,17 @@ var strictJSON = huma.Format{
 		}
 		return err
 	},
+}
+
+// ExactObject is a JSON object whose numbers keep their digits, as json.Number: a float64 would be another number than an integer above
+// 2^53.
+type ExactObject map[string]any
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *ExactObject) UnmarshalJSON(data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	return decoder.Decode((*map[string]any)(o))
 }
 
 // bodyLocation is the location of the body. Errors of fields begin with it.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/controllers/tenancy"
 	"github.com/quoin-dev/quoin/internal/apikey"
 	"github.com/quoin-dev/quoin/internal/kube"
 	"github.com/quoin-dev/quoin/internal/reconciler"
@@ -34,6 +35,9 @@ func New(c *kube.Client, recorder reconciler.Recorder, clk clock.PassiveClock) *
 
 func work(ctx context.Context, s *scope) reconciler.Outcome {
 	k := s.Object
+	if _, o := tenancy.Account(ctx, s); o != nil {
+		return *o
+	}
 	owner, err := ownerOf(ctx, s)
 	if err != nil {
 		return reconciler.Failed(err)
@@ -76,13 +80,15 @@ func ownerOf(ctx context.Context, s *scope) (*v1alpha1.ScimUser, error) {
 // valid returns the outcome of a valid key, with those of its deployments that do not exist.
 func valid(ctx context.Context, s *scope) *reconciler.Outcome {
 	var missing []string
-	for _, name := range s.Object.Spec.Deployments {
-		err := s.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, &v1alpha1.Deployment{})
-		switch {
-		case apierrors.IsNotFound(err):
-			missing = append(missing, fmt.Sprintf("%q", name))
-		case err != nil:
-			return failed(fmt.Errorf("read deployment %q: %w", name, err))
+	if len(s.Object.Spec.Deployments) > 0 {
+		list := &v1alpha1.DeploymentList{}
+		if err := s.List(ctx, list, client.InNamespace(s.Object.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return failed(fmt.Errorf("list deployments: %w", err))
+		}
+		for _, reference := range s.Object.Spec.Deployments {
+			if !slices.ContainsFunc(list.Items, func(d v1alpha1.Deployment) bool { return d.IsReferredToBy(reference) }) {
+				missing = append(missing, fmt.Sprintf("%q", reference))
+			}
 		}
 	}
 	o := reconciler.Done(describe(&s.Object.Spec))
@@ -115,5 +121,9 @@ func describe(spec *v1alpha1.ApiKeySpec) string {
 	case n > 1:
 		scope = fmt.Sprintf("%d deployments", n)
 	}
-	return fmt.Sprintf("Has %s, on %s of the account", granted, scope)
+	text := fmt.Sprintf("Has %s, on %s of the account", granted, scope)
+	if spec.Owner != nil {
+		text += fmt.Sprintf("; of that, it allows what user %q may do", spec.Owner.ScimUser)
+	}
+	return text
 }

@@ -192,6 +192,17 @@ func TestExpiryChangesTheStatus(t *testing.T) {
 	f.expectSettled()
 }
 
+// TestKeyWithoutAccount: a key in a namespace of no account allows nothing.
+func TestKeyWithoutAccount(t *testing.T) {
+	f := newFixture(t)
+	f.key(v1alpha1.ApiKeySpec{})
+	f.reconcile()
+	f.must(f.api.Delete(t.Context(), named[v1alpha1.Account]("", f.namespace)))
+	k, _ := f.reconcile()
+	f.expect(k, "False", "AccountNotFound", f.namespace)
+	f.expectSettled()
+}
+
 func TestKeyDependsOnItsOwner(t *testing.T) {
 	f := newFixture(t)
 	f.key(v1alpha1.ApiKeySpec{Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ann"}})

@@ -18,6 +18,7 @@ import (
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/finalizers,verbs=update
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=apikeys/status,verbs=patch
+// +kubebuilder:rbac:groups=platform.quoin.dev,resources=accounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=deployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=platform.quoin.dev,resources=scimusers,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create
@@ -28,6 +29,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("apikey").
 		For(&v1alpha1.ApiKey{}, predicates.Spec()).
+		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(requests.OfAccount[*v1alpha1.ApiKey](c, &v1alpha1.ApiKeyList{})), predicates.Existence()).
 		Watches(&v1alpha1.ScimUser{}, handler.EnqueueRequestsFromMapFunc(ofOwner(c)), predicates.Spec()).
 		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofDeployment(c)), predicates.Existence()).
 		WithOptions(opts).
@@ -45,9 +47,13 @@ func ofOwner(c client.Reader) handler.MapFunc {
 
 // ofDeployment maps a created or deleted deployment to the keys that name it.
 func ofDeployment(c client.Reader) handler.MapFunc {
-	return func(ctx context.Context, d client.Object) []reconcile.Request {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		d, ok := o.(*v1alpha1.Deployment)
+		if !ok {
+			return nil
+		}
 		return requests.For(ctx, c, &v1alpha1.ApiKeyList{}, func(k *v1alpha1.ApiKey) bool {
-			return slices.Contains(k.Spec.Deployments, d.GetName())
-		}, client.InNamespace(d.GetNamespace()))
+			return slices.ContainsFunc(k.Spec.Deployments, d.IsReferredToBy)
+		}, client.InNamespace(d.Namespace))
 	}
 }

@@ -14,6 +14,7 @@ func TestReadyDescribesWhatTheKeyAllows(t *testing.T) {
 		"Has the permission ScimManage, on all deployments of the account":                                                      {Permissions: []v1alpha1.Permission{"ScimManage"}},
 		"Has the permissions DeploymentRead, SchemaRead, on 1 deployment of the account":                                        {Permissions: []v1alpha1.Permission{"SchemaRead", "DeploymentRead"}, Deployments: []string{"sales"}},
 		"Has the permission DeploymentRead, on 2 deployments of the account":                                                    {Permissions: []v1alpha1.Permission{"DeploymentRead"}, Deployments: []string{"sales", "hr"}},
+		`Has the permission DeploymentRead, on all deployments of the account; of that, it allows what user "ann" may do`:       {Permissions: []v1alpha1.Permission{"DeploymentRead"}, Owner: &v1alpha1.ApiKeyOwner{ScimUser: "ann"}},
 	} {
 		if got := describe(&spec); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)

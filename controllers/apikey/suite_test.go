@@ -41,7 +41,15 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T) *fixture {
+	t.Helper()
 	api, namespace := apitest.Direct(t)
+	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: v1alpha1.AccountSpec{
+		Host: v1alpha1.Host(namespace + ".example.com"), Namespace: namespace,
+	}}
+	if err := api.Create(t.Context(), account); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Delete(context.Background(), account) })
 	return &fixture{
 		T: t, api: api, namespace: namespace, clock: clocktesting.NewFakePassiveClock(start),
 		recorder: events.NewFakeRecorder(20), before: func(string, client.Object) error { return nil },

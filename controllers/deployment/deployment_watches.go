@@ -35,7 +35,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, o Options, opts 
 	enqueue := &handler.EnqueueRequestForObject{}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("deployment").
-		For(&v1alpha1.Deployment{}, predicates.SpecOr(v1alpha1.AnnotationRetry)).
+		For(&v1alpha1.Deployment{}, predicates.SpecOr(v1alpha1.AnnotationRetry, v1alpha1.AnnotationEnvironmentID)).
 		Owns(&v1alpha1.Environment{}).
 		Watches(&v1alpha1.Branch{}, handler.EnqueueRequestsFromMapFunc(ofBranch), predicates.Spec()).
 		Watches(&v1alpha1.ReleaseChannel{}, requests.InBackground(ofChannel(c)), builder.WithPredicates(offerChanged)).

@@ -385,6 +385,20 @@ func TestTemplateIsKeptForSameInputs(t *testing.T) {
 }
 
 // TestCredentialsAreCreatedOnce and never changed.
+// TestEnvironmentWaitsForACommit: the model of a deployment has moved to Git, and the branch has no commit yet. That is no failed call.
+func TestEnvironmentWaitsForACommit(t *testing.T) {
+	f := newFixture(t)
+	f.env.Spec.ModelCommit = ""
+	f.must(f.api.Create(t.Context(), f.account))
+	t.Cleanup(func() { _ = f.api.Delete(context.Background(), f.account) })
+	f.must(f.api.Create(t.Context(), f.deployment))
+	s := &scope{Client: kube.NewClient(f.api, f.api, FieldManager), Object: f.env, Clock: clocktesting.NewFakePassiveClock(time.Now())}
+	_, o := f.r.inputs(t.Context(), s)
+	if o == nil || !o.IsProgressing() || o.Err() != nil {
+		t.Errorf("%+v", o)
+	}
+}
+
 func TestCredentialsAreCreatedOnce(t *testing.T) {
 	f := newFixture(t)
 	in, err := engine.InputsFor(f.account, f.deployment, f.env, nil, f.options)

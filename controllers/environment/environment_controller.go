@@ -190,6 +190,10 @@ func (r *environmentReconciler) inputs(ctx context.Context, s *scope) (engine.In
 			o := reconciler.Stalled(v1alpha1.ReasonInvalidSpec, field.Error())
 			return engine.Inputs{}, &o
 		}
+		if errors.Is(err, engine.ErrNoCommit) { // the deployment, or the branch, says why, and sets it
+			o := reconciler.Progressing(v1alpha1.ReasonProgressing, "Waiting for a commit of the data model: see the deployment")
+			return engine.Inputs{}, &o
+		}
 		return engine.Inputs{}, failed(err)
 	}
 	tokens, err := tokenFiles(ctx, s, d)

@@ -14,9 +14,13 @@ import (
 // the ID. Changes of the status are ignored.
 func Spec() builder.Predicates { return builder.WithPredicates(spec) }
 
-// SpecOr selects the same, and changes of an annotation.
-func SpecOr(annotation string) builder.Predicates {
-	return SpecOrChanged(func(o client.Object) string { return o.GetAnnotations()[annotation] })
+// SpecOr selects the same, and changes of annotations.
+func SpecOr(annotations ...string) builder.Predicates {
+	selected := []predicate.Predicate{spec}
+	for _, name := range annotations {
+		selected = append(selected, Changed(func(o client.Object) string { return o.GetAnnotations()[name] }))
+	}
+	return builder.WithPredicates(predicate.Or(selected...))
 }
 
 // SpecOrChanged selects the same as Spec, and changes of a value.

@@ -134,6 +134,9 @@ func scanFailed(err error, interval time.Duration, known bool) reconciler.Outcom
 	if known {
 		list = "the list of the last successful scan is kept"
 	}
+	if errors.Is(err, registry.ErrInvalidConfig) {
+		return reconciler.Stalled(v1alpha1.ReasonInvalidSpec, err.Error()+"; "+list).RequeueIn(delay)
+	}
 	return reconciler.Failing(v1alpha1.ReasonScanFailed, err.Error()+"; "+list, delay)
 }
 

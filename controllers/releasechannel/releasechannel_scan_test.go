@@ -433,7 +433,7 @@ func TestRegistryOptions(t *testing.T) {
 	}
 	t.Run("malformed CA", func(t *testing.T) {
 		c, _ := newFixture(t, following(func(spec *v1alpha1.ReleaseChannelSpec) { spec.CABundle = "none" }), nil).scan()
-		expectReady(t, c, "False ScanFailed", "spec.caBundle: ")
+		expectReady(t, c, "False InvalidSpec", "spec.caBundle: ")
 	})
 }
 

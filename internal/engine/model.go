@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -112,12 +113,15 @@ func configMapOf(name string, files *ModelFiles) (*configMapModel, error) {
 	return &configMapModel{Name: name, Keys: keys, ContentHash: files.ContentHash}, nil
 }
 
+// ErrNoCommit is returned for an environment whose model is in Git and that has no commit yet.
+var ErrNoCommit = errors.New("no commit of the data model is known yet")
+
 func gitOf(remote *Remote, e *v1alpha1.Environment) (*gitModel, error) {
 	if !remote.Readable() {
 		return nil, &FieldError{Field: remote.Field, Message: "cannot be read: quoin controller has no --repository-url"}
 	}
 	if e.Spec.ModelCommit == "" {
-		return nil, fmt.Errorf("environment %q has no model commit yet", e.Name)
+		return nil, fmt.Errorf("environment %q: %w", e.Name, ErrNoCommit)
 	}
 	m := &gitModel{URL: remote.URL, Commit: e.Spec.ModelCommit, Path: remote.Path, Secret: remote.Secret}
 	if e.Spec.Type == v1alpha1.EnvironmentProduction {

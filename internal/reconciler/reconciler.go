@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,11 +100,26 @@ func (s *Scope[T]) Label(ctx context.Context, change func(obj T)) error {
 		if err := s.Live().Get(ctx, client.ObjectKeyFromObject(newer), newer); err != nil {
 			return err
 		}
-		if newer.GetUID() != s.Object.GetUID() || newer.GetGeneration() != generation {
-			return err // another object or another spec: the next reconciliation starts over
+		// Another object or another spec: the next reconciliation starts over. So it does after another writer of the status, whose
+		// conditions the status of this reconciliation does not have, and would remove.
+		if newer.GetUID() != s.Object.GetUID() || newer.GetGeneration() != generation || !sameStatus(newer, s.before) {
+			return err
 		}
 		s.before = newer
 	}
+}
+
+// sameStatus reports whether two objects of a kind have the same status.
+func sameStatus(a, b v1alpha1.Object) bool {
+	var status [2]any
+	for i, o := range []v1alpha1.Object{a, b} {
+		all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			return false
+		}
+		status[i] = all["status"]
+	}
+	return equality.Semantic.DeepEqual(status[0], status[1])
 }
 
 // Event writes an event about the object.

@@ -529,6 +529,13 @@ func TestLabelRetriesConflicts(t *testing.T) {
 			beforeFirstWrite(func(b *v1alpha1.Branch) { b.Labels = map[string]string{v1alpha1.LabelID: "5"} }),
 			map[string]string{v1alpha1.LabelID: "5"}, nil, 1,
 		},
+		"another writer of the status": {func(f *fixture, write int) {
+			b := f.get()
+			b.Status.LastHash = "abc"
+			if err := f.api.Status().Update(f.t.Context(), b); err != nil || write > 1 {
+				f.t.Fatal(write, err)
+			}
+		}, nil, apierrors.IsConflict, 1},
 		"new spec":       {beforeFirstWrite(func(b *v1alpha1.Branch) { b.Generation = 2 }), nil, apierrors.IsConflict, 1},
 		"another object": {beforeFirstWrite(func(b *v1alpha1.Branch) { b.UID = "2" }), nil, apierrors.IsConflict, 1},
 		"too many conflicts": {func(f *fixture, write int) {

@@ -1,8 +1,10 @@
 package contract_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -170,7 +172,7 @@ func TestMetadataTokensAreSignedWithTheGatewaysKey(t *testing.T) {
 	id, _ := admin.call(t, "GET", "/api/v1/deployments/"+acme.id+"/environments?type=production", nil).is(200).at("items.0.id").(string)
 	path := "/api/v1/deployments/" + acme.id + "/environments/" + id
 	a := admin.call(t, "POST", path+"/tokens-for-meta-sync", map[string]any{
-		"security_context": map[string]any{"team": "sales", "scope": "data", "exp": 9e9},
+		"security_context": map[string]any{"team": "sales", "scope": "data", "exp": 9e9, "tenant": uint64(math.MaxUint64)},
 	}).is(200)
 	created, _ := time.Parse(time.RFC3339, fmt.Sprint(a.at("data.created_at")))
 	expires, _ := time.Parse(time.RFC3339, fmt.Sprint(a.at("data.expires_at")))
@@ -185,6 +187,10 @@ func TestMetadataTokensAreSignedWithTheGatewaysKey(t *testing.T) {
 	}
 	if got["team"] != "sales" || fmt.Sprint(got["scope"]) != "[meta]" || got["exp"] != float64(expires.Unix()) {
 		t.Errorf("the claims are %v", got)
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
+	if err != nil || !strings.Contains(string(payload), `"tenant":18446744073709551615`) || !strings.Contains(string(a.raw), `"tenant":18446744073709551615`) {
+		t.Errorf("a large integer is another one: %s, %v, %s", payload, err, a.raw)
 	}
 	t.Run("the key of the pods does not verify it", func(t *testing.T) {
 		if _, err := claims(t, token, engine.CredentialsName(production), engine.KeyAPISecret); err == nil {
@@ -287,6 +293,12 @@ func TestAPIKeyOfADeletedDeploymentIsShownWithNone(t *testing.T) {
 		t.Errorf("the deployments of the key are %v", shown)
 	}
 	acme.as(token).call(t, "GET", "/api/v1/deployments/"+acme.id, nil).rejected(403, acme.id)
+	// A later deployment of the same name is another one.
+	again := create(t, acme, "Deleted before its key")
+	acme.as(token).call(t, "GET", "/api/v1/deployments/"+again, nil).rejected(403, again)
+	if ids := admin.call(t, "GET", "/api/v1/api-keys/"+id, nil).is(200).list("deploymentIds"); len(ids) > 0 {
+		t.Errorf("the key has the deployments %v", ids)
+	}
 }
 
 func TestTokenOfAnAPIKeyIsShownOnce(t *testing.T) {

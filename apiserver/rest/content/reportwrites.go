@@ -21,7 +21,7 @@ type ReportFields struct {
 	Title      rest.Nullable[string]     `json:"title,omitempty" maxLength:"255" doc:"Removed when null."`
 	PublicID   *string                   `json:"publicId,omitempty" nullable:"true" minLength:"12" maxLength:"12" pattern:"^[0-9A-Za-z]+$" patternDescription:"letters and digits" example:"q3Rev0lutio1" doc:"Unique in the account. A report that exists keeps its own."`
 	WorkbookID rest.Nullable[int64]      `json:"workbookId,omitempty" minimum:"0" maximum:"9007199254740991" doc:"The workbook that contains it; none when null or 0. Not together with a folderId."`
-	FolderID   rest.Nullable[int64]      `json:"folderId,omitempty" minimum:"0" maximum:"9007199254740991" doc:"The folder that contains it, which takes it out of a workbook; the root when null or 0."`
+	FolderID   rest.Nullable[int64]      `json:"folderId,omitempty" minimum:"0" maximum:"9007199254740991" doc:"The folder that contains it, which takes it out of a workbook; the root when null or 0, unless it is in a workbook."`
 	JSONQuery  rest.Nullable[string]     `json:"jsonQuery,omitempty" maxLength:"1048576" example:"{\"measures\":[\"orders.count\"]}" doc:"A query of the data API as text: a JSON object, or a list of them. Removed when null."`
 	SQLQuery   rest.Nullable[string]     `json:"sqlQuery,omitempty" maxLength:"1048576" example:"SELECT MEASURE(count) FROM orders" doc:"Removed when null."`
 	PivotItems rest.Nullable[PivotItems] `json:"pivotItems,omitempty" doc:"Removed when null."`

@@ -47,9 +47,9 @@ type InEnvironment struct {
 type CreateTokenInput struct {
 	InEnvironment
 	Body struct {
-		SecurityContext map[string]any `json:"security_context" secret:"true" doc:"Embedded in the token; determines which parts of the model are visible. Ignored for data tokens of callers without the permission DeploymentUpdate."`
-		ExpiresIn       *int64         `json:"expires_in,omitempty" nullable:"true" minimum:"1" maximum:"86400" doc:"Seconds; 86400 when absent."`
-		Scopes          []string       `json:"scopes,omitempty" nullable:"true" maxItems:"8" enum:"meta" doc:"meta limits the token to metadata."`
+		SecurityContext rest.ExactObject `json:"security_context" secret:"true" doc:"Embedded in the token; determines which parts of the model are visible. Ignored for data tokens of callers without the permission DeploymentUpdate."`
+		ExpiresIn       *int64           `json:"expires_in,omitempty" nullable:"true" minimum:"1" maximum:"86400" doc:"Seconds; 86400 when absent."`
+		Scopes          []string         `json:"scopes,omitempty" nullable:"true" maxItems:"8" enum:"meta" doc:"meta limits the token to metadata."`
 	}
 }
 

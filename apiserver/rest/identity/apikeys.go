@@ -99,7 +99,7 @@ func (a *api) keyOf(ctx context.Context, k *v1alpha1.ApiKey) (APIKey, error) {
 	}
 	out.DeploymentIDs = []string{}
 	for _, d := range all {
-		if slices.Contains(k.Spec.Deployments, d.Name) {
+		if slices.ContainsFunc(k.Spec.Deployments, d.IsReferredToBy) {
 			out.DeploymentIDs = append(out.DeploymentIDs, d.Labels[v1alpha1.LabelID])
 		}
 	}
@@ -164,8 +164,8 @@ func (a *api) createKey(ctx context.Context, in *CreateKeyInput) (*CreatedKeyOut
 			if d == nil {
 				return nil, rest.BadRequest("deploymentIds: deployment %q does not exist", rest.Clip(id))
 			}
-			if !slices.Contains(k.Spec.Deployments, d.Name) {
-				k.Spec.Deployments = append(k.Spec.Deployments, d.Name)
+			if !slices.Contains(k.Spec.Deployments, id) { // not its name, which a later deployment may have
+				k.Spec.Deployments = append(k.Spec.Deployments, id)
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/fnv"
 	"net/http"
 	"time"
 
@@ -154,7 +153,7 @@ func (a *api) getMe(ctx context.Context, _ *struct{}) (*UserOutput, error) {
 func (a *api) me(ctx context.Context, r *schema.Resource) (*UserOutput, error) {
 	s := rest.ScopeFrom(ctx)
 	out := &UserOutput{User{
-		ID: stableNumber(s.Account.Name, string(s.Principal.Kind), s.Principal.ID), Email: s.Principal.Email, Username: s.Principal.Name,
+		ID: number.Of(string(s.Principal.Kind), s.Principal.ID), Email: s.Principal.Email, Username: s.Principal.Name,
 		Notifications: map[string]any{},
 	}}
 	if r != nil {
@@ -199,16 +198,6 @@ func (a *api) policiesOf(s *rest.Scope) ([]Policy, error) {
 		policies = append(policies, policy)
 	}
 	return policies, nil
-}
-
-// stableNumber returns a numeric id, which clients expect, for the name of a caller that is no ScimUser. JSON readers
-// represent it exactly.
-func stableNumber(parts ...string) int64 {
-	hash := fnv.New64a()
-	for _, part := range parts {
-		_, _ = hash.Write([]byte(part + "\x00"))
-	}
-	return int64(hash.Sum64()%(1<<53-1)) + 1
 }
 
 // ListUsersInput has the parameters of the list.

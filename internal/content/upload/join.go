@@ -109,7 +109,7 @@ func (u *Uploads) workOn(ctx context.Context, s content.Scope, all []*addition, 
 
 // addNext adds files, and tells each request the outcome.
 func (u *Uploads) addNext(ctx context.Context, s content.Scope, all []*addition, to *repository.Repositories) {
-	defer func() { // after a panic: no request must wait for ever
+	defer func() { // after a panic: no request must wait forever
 		for _, a := range all {
 			select {
 			case a.done <- errNotAdded:
