@@ -146,7 +146,7 @@ func (l *Log) newQuery(f Filter) (*query, error) {
 	case f.Account == "":
 		return nil, fmt.Errorf("%w filter: the account is required", ErrInvalid)
 	case f.EventName != "" && !Known(f.EventName):
-		return nil, fmt.Errorf("%w filter: no event is named %q", ErrInvalid, cut(clean(f.EventName), maxName))
+		return nil, fmt.Errorf("%w filter: no event is named %q; allowed: the names of events in the audit log, as they are written there", ErrInvalid, cut(clean(f.EventName), maxName))
 	case len(f.UserEmail) > maxEmail || clean(f.UserEmail) != f.UserEmail:
 		return nil, fmt.Errorf("%w filter: the e-mail address has more than %d bytes, or is not UTF-8", ErrInvalid, maxEmail)
 	}

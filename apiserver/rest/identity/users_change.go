@@ -14,7 +14,7 @@ import (
 type CreateUserInput struct {
 	Body struct {
 		Email      string                `json:"email" minLength:"3" maxLength:"320" pattern:"^[^@\\s]+@[^@\\s]+$" patternDescription:"an e-mail address"`
-		Username   string                `json:"username" minLength:"1" maxLength:"320" doc:"Unique in the account, ignoring case; the value of the claim of access tokens that names the user."`
+		Username   rest.DisplayName      `json:"username" minLength:"1" maxLength:"320" doc:"Unique in the account, ignoring case; the value of the claim of access tokens that names the user."`
 		FirstName  *rest.DisplayName     `json:"firstName,omitempty" nullable:"true" maxLength:"256"`
 		ExternalID *string               `json:"externalId,omitempty" nullable:"true" maxLength:"512"`
 		Picture    *string               `json:"picture,omitempty" nullable:"true" maxLength:"2048" doc:"URL of a photo."`
@@ -26,7 +26,7 @@ type CreateUserInput struct {
 func (a *api) createUser(ctx context.Context, in *CreateUserInput) (*UserOutput, error) {
 	users, body := a.users(ctx), &in.Body
 	sent := map[string]any{
-		"userName": body.Username,
+		"userName": string(body.Username),
 		"emails":   []any{map[string]any{"value": body.Email, "type": "work", "primary": true}},
 	}
 	if body.FirstName != nil {
