@@ -47,6 +47,12 @@ all events.`,
 	c.Flags().StringVar(&o.event, "event", "", "Name of the events, such as \"Created deployment\".")
 	c.Flags().StringVar(&o.user, "user-email", "", "E-mail address of the user.")
 	c.Flags().IntVar(&o.limit, "limit", 50, "Number of events in a table, JSON and YAML, the newest; 0 for all.")
+	o.validate = func([]string) error {
+		if o.limit < 0 {
+			return fmt.Errorf("--limit is %d, must not be negative", o.limit)
+		}
+		return nil
+	}
 	c.RunE = run(func(ctx context.Context, _ []string) error { return s.audit(ctx, o) })
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -162,6 +163,19 @@ func (s *session) listDeployments(ctx context.Context, o *getOptions) error {
 	})
 }
 
+// isReady reports whether a deployment is ready, and no version is being rolled out in production: the status of the deployment says so
+// a moment later.
+func isReady(v *view.View) bool {
+	for i := range v.Environments {
+		e := &v.Environments[i]
+		isRolledOut := e.Status.Version == e.Spec.Version || view.Ready(e).Status == metav1.ConditionTrue
+		if e.Spec.Type == v1alpha1.EnvironmentProduction && !isRolledOut && !ptr.Deref(v.Deployment.Spec.Suspend, false) {
+			return false
+		}
+	}
+	return view.Ready(v.Deployment).Status == metav1.ConditionTrue
+}
+
 // watchDeployment redraws the tree after every change. Once the deployment has been read, requests that fail because the
 // API server is unavailable, such as while it restarts, are repeated.
 func (s *session) watchDeployment(ctx context.Context, o *getOptions, name string) error {
@@ -183,9 +197,8 @@ func (s *session) watchDeployment(ctx context.Context, o *getOptions, name strin
 			if last, err = s.drawChange(o, v, last); err != nil {
 				return err
 			}
-			ready := view.Ready(v.Deployment).Status == metav1.ConditionTrue
 			switch {
-			case o.wait && ready:
+			case o.wait && isReady(v):
 				return nil
 			case o.wait && view.IsStalled(v.Deployment) && v.Deployment.Status.ObservedGeneration == v.Deployment.Generation:
 				return errNotReady

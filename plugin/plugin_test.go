@@ -205,6 +205,8 @@ func TestInvalidUsage(t *testing.T) {
 		"get sales -w --timeout 1m":              "--timeout needs --wait",
 		"get sales --timeout 1m":                 "--timeout needs --wait",
 		"get sales --wait --timeout -1m":         "--timeout is -1m0s, must not be negative",
+		"audit --limit -5":                       "--limit is -5, must not be negative",
+		"export workbok sales":                   `unknown command "workbok"`,
 		"promote 1.2.3":                          `required flag(s) "channel" not set`,
 		"promote one --channel x":                `"one" is not a version such as 1.2.3`,
 		"psql sales -- -c 1":                     "arguments of psql need --exec",

@@ -53,6 +53,19 @@ func (o *ExactObject) UnmarshalJSON(data []byte) error {
 	return decoder.Decode((*map[string]any)(o))
 }
 
+// Exact is any JSON value, nil if it is null or absent. Its numbers are of type json.Number.
+type Exact struct{ Value any }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *Exact) UnmarshalJSON(data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	return decoder.Decode(&e.Value)
+}
+
+// Schema implements huma.SchemaProvider.
+func (Exact) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
+
 // bodyLocation is the location of the body. Errors of fields begin with it.
 const bodyLocation = "body"
 

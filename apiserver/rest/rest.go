@@ -107,6 +107,20 @@ func (a *API) register(tag string, r Route) (err error) {
 // decoded, without a trailing slash, empty or dotted segments.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request, account *v1alpha1.Account, p *auth.Principal) {
 	ctx := (&Scope{Account: account, Principal: p}).With(auth.With(r.Context(), p))
+	for _, encoding := range r.Header.Values("Content-Encoding") {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+			writeProblem(w, NewProblem(http.StatusUnsupportedMediaType, "Content-Encoding: %q is not supported; allowed: identity", Clip(encoding)))
+			return
+		}
+	}
+	// The library compares media types with case, which they do not have.
+	if media, parameters, found := strings.Cut(r.Header.Get("Content-Type"), ";"); media != strings.ToLower(media) {
+		r.Header = r.Header.Clone()
+		r.Header.Set("Content-Type", strings.ToLower(media))
+		if found {
+			r.Header.Set("Content-Type", strings.ToLower(media)+";"+parameters)
+		}
+	}
 	a.mux.ServeHTTP(w, r.WithContext(ctx))
 }
 

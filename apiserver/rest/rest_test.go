@@ -99,6 +99,31 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
+// TestContentHeaders: media types have no case, and encodings of bodies are not supported.
+func TestContentHeaders(t *testing.T) {
+	for name, c := range map[string]struct {
+		header http.Header
+		want   int
+		text   string
+	}{
+		"JSON":                     {http.Header{"Content-Type": {"application/json"}}, 201, ""},
+		"another case":             {http.Header{"Content-Type": {"Application/JSON"}}, 201, ""},
+		"with a charset":           {http.Header{"Content-Type": {"Application/JSON; charset=UTF-8"}}, 201, ""},
+		"another media type":       {http.Header{"Content-Type": {"Text/Plain"}}, 415, "text/plain"},
+		"identity":                 {http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"Identity"}}, 201, ""},
+		"an encoding":              {http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}}, 415, `Content-Encoding: \"gzip\"`},
+		"an encoding after others": {http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"identity", "br"}}, 415, `\"br\"`},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/things", strings.NewReader(`{"name":"x"}`))
+		r.Header = c.header
+		w := httptest.NewRecorder()
+		newTestAPI(t).ServeHTTP(w, r, &v1alpha1.Account{}, admin)
+		if w.Code != c.want || !strings.Contains(w.Body.String(), c.text) {
+			t.Errorf("%s: %d %s, want %d", name, w.Code, w.Body, c.want)
+		}
+	}
+}
+
 var admin = &auth.Principal{Kind: auth.KindAPIKey, Name: "k", Grants: access.OnAll(v1alpha1.PermissionAdmin)}
 
 func TestResponses(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,28 +202,42 @@ func Resolve(attributes []*v1alpha1.UserAttribute, values []v1alpha1.UserAttribu
 func number(value any) (v1alpha1.Number, bool) {
 	switch value := value.(type) {
 	case json.Number:
-		f, err := value.Float64()
-		return fromFloat(f, err == nil)
+		return fromText(value.String())
 	case float64:
-		return fromFloat(value, true)
+		return fromText(strconv.FormatFloat(value, 'f', -1, 64))
 	}
 	return "", false
 }
 
-// maxNumber is the exclusive bound of numbers, and maxDecimals the most digits after the point, as in the schema.
+// maxNumber is the exclusive bound of numbers, and maxDecimals the most digits after the point, as in the schema. maxText bounds the
+// text of a number in JSON, which may have zeros that do not count, and maxExponent its exponent.
 const (
 	maxNumber   = 1e18
 	maxDecimals = 20
+	maxText     = 128
+	maxExponent = 64
 )
 
-// fromFloat returns a number in the notation of v1alpha1.Number, which is the same for equal numbers.
-func fromFloat(f float64, ok bool) (v1alpha1.Number, bool) {
-	if !ok || math.IsNaN(f) || math.Abs(f) >= maxNumber {
+// fromText returns a number in JSON in the notation of v1alpha1.Number, which is the same for equal numbers. No digit is lost.
+func fromText(text string) (v1alpha1.Number, bool) {
+	mantissa, exponent, found := strings.Cut(strings.ToLower(text), "e")
+	if e, err := strconv.Atoi(exponent); len(text) > maxText || found && (err != nil || max(e, -e) > maxExponent) {
+		return zero(mantissa)
+	}
+	n, ok := new(big.Rat).SetString(text)
+	if !ok || new(big.Rat).Abs(n).Cmp(new(big.Rat).SetFloat64(maxNumber)) >= 0 {
 		return "", false
 	}
-	text := strconv.FormatFloat(f, 'f', -1, 64)
-	_, decimals, _ := strings.Cut(text, ".")
-	return v1alpha1.Number(text), len(decimals) <= maxDecimals
+	exact := n.FloatString(maxDecimals)
+	if again, ok := new(big.Rat).SetString(exact); !ok || again.Cmp(n) != 0 {
+		return "", false
+	}
+	return v1alpha1.Number(strings.TrimSuffix(strings.TrimRight(exact, "0"), ".")), true
+}
+
+// zero returns the number of a mantissa that is zero, whatever its exponent is.
+func zero(mantissa string) (v1alpha1.Number, bool) {
+	return "0", strings.Trim(mantissa, "-0.") == ""
 }
 
 // items converts a list; ok is false if value is not a list or an item is of another type.

@@ -148,11 +148,10 @@ func (r *Report) addEnvironment(v *view.View, e *v1alpha1.Environment) {
 		r.addEvent(v, func(o corev1.ObjectReference) bool { return o.Kind == "Pod" && o.Name == worst.Name })
 		return
 	}
-	if len(pods) == 0 {
-		r.addEvent(v, func(o corev1.ObjectReference) bool {
-			return slices.Contains([]string{"ReplicaSet", "StatefulSet", "Deployment"}, o.Kind) && strings.HasPrefix(o.Name, e.Name)
-		})
-	}
+	// Pods are missing, for example because a quota does not allow them.
+	r.addEvent(v, func(o corev1.ObjectReference) bool {
+		return slices.Contains([]string{"ReplicaSet", "StatefulSet", "Deployment"}, o.Kind) && strings.HasPrefix(o.Name, e.Name)
+	})
 }
 
 // addEvent adds the newest warning about an object.

@@ -88,6 +88,10 @@ var cases = map[string]struct {
 		v.Pods = nil
 		v.Events = []corev1.Event{{Type: "Warning", Reason: "FailedCreate", Message: "exceeded quota", InvolvedObject: corev1.ObjectReference{Kind: "ReplicaSet", Name: "sales-production-api-5d"}}}
 	}, top + " | Event ReplicaSet/sales-production-api-5d FailedCreate", "quota", true},
+	"some pods": {func(v *view.View) {
+		v.Pods[0].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}}
+		v.Events = []corev1.Event{{Type: "Warning", Reason: "FailedCreate", Message: "exceeded quota", InvolvedObject: corev1.ObjectReference{Kind: "ReplicaSet", Name: "sales-production-api-5d"}}}
+	}, top + " | Event ReplicaSet/sales-production-api-5d FailedCreate", "quota", true},
 	"pods not readable": {func(v *view.View) { v.Pods = nil }, top, "wait", true},
 	"failed version": {func(v *view.View) {
 		v.Environments, v.Pods = nil, nil

@@ -91,9 +91,9 @@ func (a *api) listValues(ctx context.Context, in *ListValuesInput) (*ValuesOutpu
 // SetValueInput is the body of a change.
 type SetValueInput struct {
 	Body struct {
-		UserID          string `json:"userId" minLength:"1" maxLength:"253" doc:"Number of the user, or its SCIM id."`
-		UserAttributeID string `json:"userAttributeId" pattern:"^[0-9]{1,16}$" doc:"Number of the user attribute."`
-		Value           any    `json:"value,omitempty" doc:"Of the type of the attribute. When null or absent, the value is removed and the default applies."`
+		UserID          string     `json:"userId" minLength:"1" maxLength:"253" doc:"Number of the user, or its SCIM id."`
+		UserAttributeID string     `json:"userAttributeId" pattern:"^[0-9]{1,16}$" doc:"Number of the user attribute."`
+		Value           rest.Exact `json:"value,omitempty" doc:"Of the type of the attribute. When null or absent, the value is removed and the default applies."`
 	}
 }
 
@@ -106,8 +106,8 @@ func (a *api) setValue(ctx context.Context, in *SetValueInput) (*ValueOutput, er
 		return nil, err
 	}
 	var content v1alpha1.UserAttributeContent
-	if in.Body.Value != nil {
-		if content, err = userattribute.Parse(attribute.Spec.Type, in.Body.Value); err != nil {
+	if in.Body.Value.Value != nil {
+		if content, err = userattribute.Parse(attribute.Spec.Type, in.Body.Value.Value); err != nil {
 			return nil, rest.BadRequest("value: user attribute %q: %s", attribute.Spec.Name, err)
 		}
 	}
@@ -118,9 +118,9 @@ func (a *api) setValue(ctx context.Context, in *SetValueInput) (*ValueOutput, er
 	u, err = a.Directory.ChangeUser(ctx, u.Namespace, u.Name, func(edited *v1alpha1.ScimUser) error {
 		i := indexOf(edited, attribute)
 		switch {
-		case in.Body.Value == nil && i >= 0:
+		case in.Body.Value.Value == nil && i >= 0:
 			edited.Spec.Attributes = slices.Delete(edited.Spec.Attributes, i, i+1)
-		case in.Body.Value == nil:
+		case in.Body.Value.Value == nil:
 		case i >= 0:
 			edited.Spec.Attributes[i].UserAttributeContent = content
 		default:

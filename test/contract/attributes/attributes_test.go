@@ -116,6 +116,7 @@ func TestValues(t *testing.T) {
 	})
 	set("ada", region, "US").Is(200).Want(map[string]string{"value": `"US"`, "userId": ada, "name": `"region"`})
 	set(ada, stores, []any{1, 2.5}).Is(200).Want(map[string]string{"value": "[1,2.5]", "formattedValue": `"[1,2.5]"`})
+	set(ada, stores, []any{9007199254740993}).Is(200).Want(map[string]string{"formattedValue": `"[9007199254740993]"`}) // not a float64
 	set(ada, stores, []any{}).Is(200).Want(map[string]string{"value": "[]"})
 	acme.call(t, acme.admin, "GET", valuesPath+"ada", nil).Is(200).Want(map[string]string{"0.value": `"US"`, "1.value": "[]"})
 	set(ada, stores, "1").Rejected(400, "value", "stores", `\"1\"`, "a list of numbers")
