@@ -27,7 +27,7 @@ type SecretKeyReference struct {
 // Host is a host name in lower case with an optional port.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=259
-// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*(:[1-9][0-9]{0,4})?$')",message="must be a host name in lower case such as analytics.example.com, with an optional port such as :8443"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?$')",message="must be a host name in lower case such as analytics.example.com, with an optional port such as :8443"
 type Host string
 
 // DomainName is a host name in lower case without a port.

@@ -27,6 +27,11 @@ func (r *workbooks) content(ctx context.Context, s *workbookScope, p *place) (*v
 		return spec.Definition, nil
 	}
 	var out reconciler.Outcome
+	if p.isConfigMap {
+		out = reconciler.Stalled(v1alpha1.ReasonInvalidSpec, fmt.Sprintf(
+			"spec.fromPath: the data model of deployment %q is in a ConfigMap, and not in a Git repository; use spec.definition", spec.DeploymentRef.Name))
+		return nil, &out
+	}
 	e := &v1alpha1.Environment{}
 	err := s.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: v1alpha1.ProductionName(spec.DeploymentRef.Name)}, e)
 	switch {

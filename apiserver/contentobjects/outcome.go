@@ -38,6 +38,8 @@ const (
 type place struct {
 	content.Scope
 	record content.Record
+	// isConfigMap is true if the data model is in a ConfigMap.
+	isConfigMap bool
 }
 
 // placeOf returns the deployment of the object of a scope, or the outcome if there is none.
@@ -65,10 +67,13 @@ func placeOf[T v1alpha1.Object](ctx context.Context, o Options, s *reconciler.Sc
 }
 
 func newPlace(o Options, account *v1alpha1.Account, d *v1alpha1.Deployment) *place {
-	p := &place{Scope: content.Scope{
-		Account:    store.Account{UID: string(account.UID), Name: account.Name},
-		Deployment: store.Deployment{UID: string(d.UID), Namespace: d.Namespace, Name: d.Name},
-	}}
+	p := &place{
+		Scope: content.Scope{
+			Account:    store.Account{UID: string(account.UID), Name: account.Name},
+			Deployment: store.Deployment{UID: string(d.UID), Namespace: d.Namespace, Name: d.Name},
+		},
+		isConfigMap: d.Spec.Model.ConfigMapRef != nil,
+	}
 	p.record = func(ctx context.Context, tx *store.Tx, e audit.Event) error {
 		e.Account, e.Deployment = account.Name, recording.DeploymentOf(d)
 		return o.Record(ctx, tx, e)

@@ -143,6 +143,8 @@ theme:
 		{name: "host: full stop at the end", with: `{host: demo.example.com.}`, field: "spec.host", message: hostMessage},
 		{name: "host: hyphen at the end of a label", with: `{host: demo-.example.com}`, field: "spec.host", message: hostMessage},
 		{name: "host: port 0", with: `{host: "demo.example.com:0"}`, field: "spec.host", message: hostMessage},
+		{name: "host: the last port", with: `{host: "demo.example.com:65535"}`},
+		{name: "host: port above the last", with: `{host: "demo.example.com:65536"}`, field: "spec.host", message: hostMessage},
 		{name: "host: port without number", with: `{host: "demo.example.com:"}`, field: "spec.host", message: hostMessage},
 		{name: "host: with user", with: `{host: admin@example.com}`, field: "spec.host", message: hostMessage},
 		{name: "customDomains: bad host", with: `{customDomains: [good.example.com, Bad_host]}`, field: "spec.customDomains[1]", message: hostMessage},

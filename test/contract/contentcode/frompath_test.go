@@ -114,4 +114,6 @@ dashboardDraft:
 	ready(t, w)
 	change(t, w, func() { w.Spec.FromPath = "dashboards/none.yaml" })
 	awaitMessage(t, w, `has no file "dashboards/none.yaml"`)
+	// The model of the other deployment is a ConfigMap: only a user can change that.
+	awaitReason(t, workbook(t, "without-files", "{slug: without-files, fromPath: dashboards/sales.yaml}"), v1alpha1.ReasonInvalidSpec)
 }
