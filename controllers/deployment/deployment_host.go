@@ -18,6 +18,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/requests"
 	"github.com/quoin-dev/quoin/internal/claims"
+	"github.com/quoin-dev/quoin/internal/engine"
 	"github.com/quoin-dev/quoin/internal/reconciler"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
@@ -72,8 +73,13 @@ func (r *deploymentReconciler) admitHost(ctx context.Context, s *scope, account 
 	if err := s.List(ctx, accounts, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list accounts: %w", err)
 	}
-	err := claims.ErrHostTaken
-	if !tenant.IsForeign(domain, tenant.Owners(accounts.Items), account) {
+	taken, err := isHostOfAnother(ctx, s, account, domain)
+	switch {
+	case err != nil:
+		return nil, err
+	case taken || tenant.IsForeign(domain, tenant.Owners(accounts.Items), account):
+		err = claims.ErrHostTaken
+	default:
 		err = r.Hosts.Acquire(ctx, s.Client, s.Object, domain)
 	}
 	if errors.Is(err, claims.ErrHostTaken) {
@@ -82,6 +88,20 @@ func (r *deploymentReconciler) admitHost(ctx context.Context, s *scope, account 
 		return &o, nil
 	}
 	return nil, err
+}
+
+// isHostOfAnother reports whether a domain is the host below the data domain of another deployment of the account: requests to it are
+// those of that deployment.
+func isHostOfAnother(ctx context.Context, s *scope, account *v1alpha1.Account, domain string) (bool, error) {
+	for _, parent := range []string{engine.SQLDomain(account), tenant.HostName(v1alpha1.Host(tenant.DataDomain(account)))} {
+		name, isBelow := strings.CutSuffix(domain, "."+parent)
+		if !isBelow || name == s.Object.Name || strings.Contains(name, ".") {
+			continue
+		}
+		err := s.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, &v1alpha1.Deployment{})
+		return err == nil, client.IgnoreNotFound(err)
+	}
+	return false, nil
 }
 
 func suffixes(account *v1alpha1.Account) string {

@@ -154,6 +154,22 @@ func TestDataDomainOfALaterAccount(t *testing.T) {
 	})
 }
 
+// A deployment requests the host of another deployment of its account, and shows it as its address if it gets it. Other hosts below the
+// data domain of its account are free.
+func TestHostOfAnotherDeployment(t *testing.T) {
+	w := newWorld(t)
+	w.account("company")
+	w.deployment("company", "sales", "")
+	domain := ".data." + w.prefix + "company.example.com"
+	for i, host := range []string{"sales" + domain, "sales.sql.data." + w.prefix + "company.example.com"} {
+		name := fmt.Sprint("copy-", i)
+		w.deployment("company", name, host)
+		w.expectStalled("company", name, v1alpha1.ReasonHostTaken)
+	}
+	w.deployment("company", "report", "bi"+domain)
+	w.expectServed("bi"+domain, "company", "report")
+}
+
 // The administrator limits an account to its own domains. The attacker requests a domain whose name
 // only ends like an allowed one, and keeps one that was allowed before.
 func TestDomainSuffixes(t *testing.T) {
