@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -130,7 +131,10 @@ func (op *operation) describeDetail(d *huma.ErrorDetail) string {
 	switch v := d.Value.(type) {
 	case string:
 		value = fmt.Sprintf(" %q:", Clip(v))
-	case float64, int, int64, bool:
+	case float64:
+		text, _ := json.Marshal(v) // 1000000, and not 1e+06
+		value = fmt.Sprintf(" %s:", text)
+	case int, int64, bool:
 		value = fmt.Sprintf(" %v:", v)
 	}
 	// A body of the wrong type may be a secret as a whole.

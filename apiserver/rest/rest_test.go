@@ -150,7 +150,7 @@ func TestResponses(t *testing.T) {
 		"deployment":                    {reader, "GET", "/deployments/1", "", 200, `{"name":"one"}`},
 		"deployment of the cache":       {reader, "POST", "/deployments/1/files", "", 200, `{"name":"cached one"}`},
 		"missing deployment":            {reader, "GET", "/deployments/2", "", 404, `{"error":"deployment 2 does not exist"}`},
-		"deployment id is no number":    {reader, "GET", "/deployments/x", "", 400, `{"error":"deploymentId: \"x\" is not a number"}`},
+		"deployment id is no number":    {reader, "GET", "/deployments/x", "", 400, `{"error":"deploymentId: \"x\" is not a number of at most 16 digits"}`},
 		"deployment out of scope":       {restricted, "GET", "/deployments/1", "", 403, `{"error":"ApiKey \"c\" does not hold the permission DeploymentRead on deployment 1"}`},
 		"missing permission":            {reader, "DELETE", "/deployments/1", "", 403, `{"error":"ApiKey \"r\" does not hold the permission Admin"}`},
 		"restricted principal as Admin": {restricted, "DELETE", "/deployments/1", "", 403, `{"error":"ApiKey \"c\" is limited to certain deployments; the permission Admin concerns the whole account"}`},

@@ -167,7 +167,7 @@ type finder func(ctx context.Context, namespace, id string) (*v1alpha1.Deploymen
 // For a principal that is limited to certain deployments, another one is 403 whether or not it exists.
 func (a *API) deployment(ctx context.Context, s *Scope, id string, needs v1alpha1.Permission, find finder) (*v1alpha1.Deployment, error) {
 	if !deploymentID.MatchString(id) {
-		return nil, BadRequest("deploymentId: %q is not a number", Clip(id))
+		return nil, BadRequest("deploymentId: %q is not a number of at most 16 digits", Clip(id))
 	}
 	d, err := find(ctx, s.Namespace(), id)
 	if err != nil {

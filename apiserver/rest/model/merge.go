@@ -100,7 +100,7 @@ func (a *api) addCommit(ctx context.Context, t *tree, tree plumbing.Hash, messag
 
 // BranchChoice names a branch by its name or its id.
 type BranchChoice struct {
-	BranchName *string `json:"branchName,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"The branch to merge; that which the caller has active in dev mode when absent."`
+	BranchName *string `json:"branchName,omitempty" nullable:"true" minLength:"1" maxLength:"244" doc:"The branch; that which the caller has active in dev mode when absent."`
 	BranchID   *int64  `json:"branchId,omitempty" nullable:"true" minimum:"1" doc:"id of the branch list, instead of branchName."`
 }
 
