@@ -65,11 +65,18 @@ func write[T client.Object](ctx context.Context, c client.Client, named T, f *ed
 			return live, false, err
 		}
 		err = c.Patch(ctx, edited, patch, options...)
-		if apierrors.IsConflict(err) && attempt < writeAttempts {
+		if (apierrors.IsConflict(err) || apierrors.IsInvalid(err) && hasChanged(ctx, c, live)) && attempt < writeAttempts {
 			continue
 		}
 		return edited, err == nil, err
 	}
+}
+
+// hasChanged reports whether an object was written since it was read. A JSON patch whose paths do not exist any more is invalid, before
+// its resourceVersion is compared.
+func hasChanged(ctx context.Context, c client.Client, read client.Object) bool {
+	now, ok := read.DeepCopyObject().(client.Object)
+	return ok && c.Get(ctx, client.ObjectKeyFromObject(read), now) == nil && now.GetResourceVersion() != read.GetResourceVersion()
 }
 
 // editDeployment runs a command that changes a deployment, and prints what the controller will decide.

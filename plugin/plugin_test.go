@@ -155,6 +155,13 @@ func TestCurlThroughTheAggregatedAPI(t *testing.T) {
 // A change that conflicts with another one begins from the object as the other has written it: here from a list whose
 // first version, with its digest, was removed.
 func TestConflictingChange(t *testing.T) {
+	for _, refused := range []string{`"reason":"Conflict","code":409`, `"reason":"Invalid","code":422`} {
+		t.Run(refused, func(t *testing.T) { testConflictingChange(t, refused) })
+	}
+}
+
+func testConflictingChange(t *testing.T, refused string) {
+	t.Helper()
 	const path = "/apis/platform.quoin.dev/v1alpha1/releasechannels"
 	channel := func(resourceVersion, versions string) string {
 		return `{"metadata":{"name":"stable","resourceVersion":"` + resourceVersion + `"},"spec":{"imageRepository":"r.example.com/cube","versions":[` + versions + `]}}`
@@ -168,7 +175,7 @@ func TestConflictingChange(t *testing.T) {
 		case r.Method == http.MethodPatch && len(patches) == 0:
 			patches = append(patches, "conflict")
 			w.WriteHeader(http.StatusConflict)
-			_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Conflict","code":409}`)
+			_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Status","status":"Failure",`+refused+`}`)
 		case r.Method == http.MethodPatch:
 			patch, _ := io.ReadAll(r.Body)
 			patches = append(patches, string(patch))

@@ -52,7 +52,7 @@ func NewRoles(roles, deployments toolscache.SharedIndexInformer, observe func(be
 		old, _ := before.(*v1alpha1.Deployment)
 		changed, _ := after.(*v1alpha1.Deployment)
 		switch {
-		case old != nil && changed != nil && old.UID == changed.UID && old.Labels[v1alpha1.LabelID] == changed.Labels[v1alpha1.LabelID]:
+		case old != nil && changed != nil && old.UID == changed.UID && old.Labels[v1alpha1.LabelID] == changed.Labels[v1alpha1.LabelID] && old.Status.ID == changed.Status.ID:
 		case changed != nil:
 			r.invalidate(changed.Namespace)
 		case old != nil:
@@ -124,7 +124,12 @@ const maxUnions = 1000
 func newSet(roles []*v1alpha1.AccountRole, deployments []*v1alpha1.Deployment) *Set {
 	names := make(map[string]string, len(deployments))
 	for _, d := range deployments {
-		if id := d.Labels[v1alpha1.LabelID]; id != "" && d.DeletionTimestamp.IsZero() {
+		id := d.Labels[v1alpha1.LabelID]
+		if id == "" || !d.DeletionTimestamp.IsZero() {
+			continue
+		}
+		// A copy of a deployment may carry its label, and never has the number in its status.
+		if _, taken := names[id]; !taken || d.Status.ID == id {
 			names[id] = d.Name
 		}
 	}

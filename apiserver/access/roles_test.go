@@ -2,6 +2,7 @@ package access_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -83,6 +84,26 @@ func TestRolesGrant(t *testing.T) {
 	}
 	if developer := r.Of("acme").Grants([]v1alpha1.AccountRoleReference{"Developer"}); !developer.MayOn("SchemaUpdate", "sales") || developer.May("ScimManage") || developer.May("AuditLogManage") {
 		t.Errorf("Developer: %v", developer)
+	}
+}
+
+// TestCopiedNumber: the YAML of a deployment was copied with its number. The number is that of the deployment that has it in its status,
+// whatever the order is in which the cache has them.
+func TestCopiedNumber(t *testing.T) {
+	roles, deployments := informer(&v1alpha1.AccountRole{}), informer(&v1alpha1.Deployment{})
+	r, err := access.NewRoles(roles, deployments, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := deployment("sales", "7")
+	real.Status.ID = "7"
+	for _, d := range []*v1alpha1.Deployment{deployment("copy-1", "7"), real, deployment("copy-2", "7")} {
+		if err := deployments.GetIndexer().Add(d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := r.Of("acme").Deployments([]string{"7", "8", "other"}); !slices.Equal(got, []string{"sales", "other"}) {
+		t.Errorf("deployments %v", got)
 	}
 }
 

@@ -121,7 +121,7 @@ func (in *SessionInput) Settings() (*agents.Session, error) {
 		}
 	}
 	for _, a := range in.UserAttributes {
-		s.Attributes = append(s.Attributes, agents.Attribute{Name: a.Name, Value: a.Value})
+		s.Attributes = append(s.Attributes, agents.Attribute{Name: a.Name, Value: a.Value.Value})
 	}
 	if err := checkText("sessionSettings.externalId", s.ExternalID); err != nil {
 		return nil, err

@@ -154,7 +154,7 @@ type SessionInput struct {
 	Groups              *[]string        `json:"groups,omitempty" nullable:"true" maxItems:"200" doc:"The groups of an external person for access policies."`
 	Roles               *[]string        `json:"roles,omitempty" nullable:"true" maxItems:"200" doc:"Roles of an external person. Accepted and not used: a message needs none."`
 	UserAttributes      []AttributeInput `json:"userAttributes,omitempty" nullable:"true" maxItems:"200" doc:"User attributes of an external person, which the account must have."`
-	SecurityContext     map[string]any   `json:"securityContext,omitempty" nullable:"true" secret:"true" doc:"The security context of an external person, for the data model."`
+	SecurityContext     rest.ExactObject `json:"securityContext,omitempty" nullable:"true" secret:"true" doc:"The security context of an external person, for the data model."`
 	PublicDashboardID   *string          `json:"publicDashboardId,omitempty" nullable:"true" maxLength:"255" doc:"Accepted and not used."`
 	IsEphemeral         *bool            `json:"isEphemeral,omitempty" nullable:"true" enum:"true" doc:"External persons are not kept as users of the account."`
 	EphemeralTTLSeconds *float64         `json:"ephemeralTtlSeconds,omitempty" nullable:"true" minimum:"0" doc:"Accepted and not used."`
@@ -167,8 +167,8 @@ func (SessionInput) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schem
 
 // AttributeInput is the value of a user attribute.
 type AttributeInput struct {
-	Name  string `json:"name" minLength:"1" maxLength:"63"`
-	Value any    `json:"value,omitempty" doc:"A string, a number, a boolean, an array of strings or of numbers, or null for none. The type is that of the attribute."`
+	Name  string     `json:"name" minLength:"1" maxLength:"63"`
+	Value rest.Exact `json:"value,omitempty" doc:"A string, a number, a boolean, an array of strings or of numbers, or null for none. The type is that of the attribute."`
 }
 
 // stream serves a message or a chat.

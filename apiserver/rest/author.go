@@ -16,7 +16,7 @@ func Author(ctx context.Context) (name, email string) {
 	p := ScopeFrom(ctx).Principal
 	name, email = authorText(cmp.Or(p.Name, p.ID)), authorText(p.Email)
 	if !strings.Contains(email, "@") {
-		email = strings.ReplaceAll(authorText(p.ID), " ", "-") + "@" + strings.ToLower(string(p.Kind)) + ".invalid"
+		email = strings.ReplaceAll(authorText(withoutIssuer(p.ID)), " ", "-") + "@" + strings.ToLower(string(p.Kind)) + ".invalid"
 	}
 	return cmp.Or(name, "unknown"), email
 }

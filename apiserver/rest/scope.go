@@ -44,10 +44,18 @@ func (s *Scope) StoreAccount() store.Account {
 	return store.Account{UID: string(s.Account.UID), Name: s.Account.Name}
 }
 
-// Address returns the e-mail address of a principal that has none, in the domain of the account: clients expect one.
-func (s *Scope) Address(name string) string {
+// Address returns the e-mail address of a principal with an id that has none, in the domain of the account: clients expect one.
+func (s *Scope) Address(id string) string {
 	domain, _, _ := strings.Cut(string(s.Account.Spec.Host), ":")
-	return name + "@" + domain
+	return withoutIssuer(id) + "@" + domain
+}
+
+// withoutIssuer returns the subject of a person, whose id is <issuer>#<subject>; other ids as they are.
+func withoutIssuer(id string) string {
+	if _, subject, isPerson := strings.Cut(id, "#"); isPerson {
+		return subject
+	}
+	return id
 }
 
 // Caller returns the principal as <kind>:<id>, which identifies it in the content database.

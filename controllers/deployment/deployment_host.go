@@ -151,6 +151,21 @@ func ofDataDomain(c client.Reader) handler.MapFunc {
 	}
 }
 
+// ofOwnHosts maps a created or deleted deployment to those that request one of its hosts below the data domain as their custom domain.
+func ofOwnHosts(c client.Reader) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		d, ok := o.(*v1alpha1.Deployment)
+		if !ok {
+			return nil
+		}
+		account, err := tenant.Of(ctx, c, d.Namespace)
+		if err != nil { // of no account: it has no host
+			return nil
+		}
+		return append(ofHost(ctx, c, engine.Host(account, d)), ofHost(ctx, c, engine.SQLHost(account, d))...)
+	}
+}
+
 // ofHost maps a claim on a host to the deployments that request it or show it.
 func ofHost(ctx context.Context, c client.Reader, host string) []reconcile.Request {
 	return requests.For(ctx, c, &v1alpha1.DeploymentList{}, requests.All[*v1alpha1.Deployment], client.MatchingFields{indexHost: host})

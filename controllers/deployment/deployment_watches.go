@@ -41,6 +41,7 @@ func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, o Options, opts 
 		Watches(&v1alpha1.ReleaseChannel{}, requests.InBackground(ofChannel(c)), builder.WithPredicates(offerChanged)).
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(requests.OfAccount[*v1alpha1.Deployment](c, &v1alpha1.DeploymentList{})), predicates.Spec()).
 		Watches(&v1alpha1.Account{}, handler.EnqueueRequestsFromMapFunc(ofDataDomain(c)), dataDomainChanged).
+		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(ofOwnHosts(c)), predicates.Existence()).
 		Watches(&v1alpha1.Claim{}, handler.EnqueueRequestsFromMapFunc(ofClaim(c)), predicates.Existence()).
 		WatchesRawSource(source.Channel(o.Fleet.wake, enqueue)).
 		WatchesRawSource(source.Channel(o.Remotes.wake, enqueue)).

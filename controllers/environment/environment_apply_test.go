@@ -384,7 +384,6 @@ func TestTemplateIsKeptForSameInputs(t *testing.T) {
 	})
 }
 
-// TestCredentialsAreCreatedOnce and never changed.
 // TestEnvironmentWaitsForACommit: the model of a deployment has moved to Git, and the branch has no commit yet. That is no failed call.
 func TestEnvironmentWaitsForACommit(t *testing.T) {
 	f := newFixture(t)
@@ -399,6 +398,7 @@ func TestEnvironmentWaitsForACommit(t *testing.T) {
 	}
 }
 
+// TestCredentialsAreCreatedOnce and never changed.
 func TestCredentialsAreCreatedOnce(t *testing.T) {
 	f := newFixture(t)
 	in, err := engine.InputsFor(f.account, f.deployment, f.env, nil, f.options)

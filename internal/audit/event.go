@@ -109,6 +109,7 @@ var (
 const (
 	maxAccount = 63
 	maxID      = 256
+	maxActor   = 768 // the URL of an issuer and a subject
 	maxName    = 256
 	maxEmail   = 320
 	maxReason  = 512
@@ -135,7 +136,7 @@ func (e Event) prepare(now time.Time) (Event, error) {
 		text *string
 		max  int
 	}{
-		{&e.Actor.ID, maxID}, {&e.Actor.Email, maxEmail},
+		{&e.Actor.ID, maxActor}, {&e.Actor.Email, maxEmail},
 		{&e.Deployment.ID, maxID}, {&e.Deployment.Name, maxName},
 		{&e.Object.Kind, maxName}, {&e.Object.Namespace, maxName}, {&e.Object.Name, maxName}, {&e.Object.ID, maxID},
 		{&e.IP, maxIP}, {&e.RequestID, maxID},

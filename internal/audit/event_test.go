@@ -42,7 +42,7 @@ func TestPrepareTruncatesWithAnEllipsis(t *testing.T) {
 		}
 		texts := e.texts()
 		for _, text := range append(texts[1:11:11], e.Reason) {
-			if !strings.HasSuffix(text, ellipsis) || len(text) > maxReason || !utf8.ValidString(text) {
+			if !strings.HasSuffix(text, ellipsis) || len(text) > maxActor || !utf8.ValidString(text) {
 				t.Errorf("%q has %d bytes", text, len(text))
 			}
 		}

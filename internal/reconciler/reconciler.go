@@ -100,8 +100,8 @@ func (s *Scope[T]) Label(ctx context.Context, change func(obj T)) error {
 		if err := s.Live().Get(ctx, client.ObjectKeyFromObject(newer), newer); err != nil {
 			return err
 		}
-		// Another object or another spec: the next reconciliation starts over. So it does after another writer of the status, whose
-		// conditions the status of this reconciliation does not have, and would remove.
+		// Another object or another spec: the next reconciliation starts over. So it does after another write of the status: its
+		// conditions are not in the status of this reconciliation, which would remove them.
 		if newer.GetUID() != s.Object.GetUID() || newer.GetGeneration() != generation || !sameStatus(newer, s.before) {
 			return err
 		}

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Patch returns the changes of an object as a JSON patch (RFC 6902), which is rejected with a conflict if the object was written
-// since. A merge patch would replace the whole of a list in which an item has changed: items would lose the fields that a newer
+// Patch returns the changes of an object as a JSON patch (RFC 6902). If the object was written since, it is rejected with a conflict, or
+// as invalid if a path of it does not exist any more. A merge patch would replace the whole of a list in which an item has changed: items would lose the fields that a newer
 // Kubernetes API server has and this program does not know.
 func Patch(live, edited client.Object) (client.Patch, error) {
 	before, err := json.Marshal(live)

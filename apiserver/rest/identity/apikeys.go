@@ -103,6 +103,7 @@ func (a *api) keyOf(ctx context.Context, k *v1alpha1.ApiKey) (APIKey, error) {
 			out.DeploymentIDs = append(out.DeploymentIDs, d.Labels[v1alpha1.LabelID])
 		}
 	}
+	out.DeploymentIDs = slices.Compact(slices.Sorted(slices.Values(out.DeploymentIDs))) // a copy of a deployment may carry its label
 	return out, nil
 }
 

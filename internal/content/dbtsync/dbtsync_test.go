@@ -9,6 +9,7 @@ import (
 
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/content/repository"
+	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -243,22 +244,25 @@ func testPoison(w *world) {
 // testTemporary: a sync waits for a Git server that does not answer, and fails with its error if it never does. Other errors of it are
 // final.
 func testTemporary(w *world) {
-	for _, tc := range []struct {
+	for i, tc := range []struct {
 		reason content.Reason
+		// cause is that of the error; may be nil.
+		cause error
 		// failures is how often the server does not answer, and tries how often it is asked.
 		failures, tries int
 		want            Status
 	}{
-		{content.Unavailable, 2, 3, Completed},
-		{content.BadGateway, maxTries, maxTries, Failed},
-		{content.Conflict, 1, 1, Failed},
+		{content.Unavailable, nil, 2, 3, Completed},
+		{content.BadGateway, git.ErrUnreachable, maxTries, maxTries, Failed},
+		{content.BadGateway, git.ErrUntrusted, 1, 1, Failed},
+		{content.Conflict, nil, 1, 1, Failed},
 	} {
-		s := w.start(toBranch(fmt.Sprint("of-", tc.reason), "orders"))
+		s := w.start(toBranch(fmt.Sprint("temporary-", i), "orders"))
 		tries := 0
 		worker := w.worker()
 		worker.Open = func(ctx context.Context, s content.Scope) (*repository.Session, string, error) {
 			if tries++; tries <= tc.failures {
-				return nil, "", content.Errorf(tc.reason, "the server is away")
+				return nil, "", errors.Join(content.Errorf(tc.reason, "the server is away"), tc.cause)
 			}
 			return worker.Repositories.Session(ctx, s), "", nil
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/internal/audit"
 	"github.com/quoin-dev/quoin/internal/content"
 	"github.com/quoin-dev/quoin/internal/dbt"
+	"github.com/quoin-dev/quoin/internal/git"
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
@@ -40,15 +41,16 @@ func (r *run) work(ctx context.Context) error {
 		return nil
 	case errors.As(err, &rejected):
 		return r.fail(ctx, rejected.Message)
-	case errors.As(err, &refused) && (!mayPass(refused) || r.tries == maxTries):
+	case errors.As(err, &refused) && (!mayPass(err, refused) || r.tries == maxTries):
 		return r.fail(ctx, refused.Message)
 	}
 	return err
 }
 
 // mayPass reports whether a later try may succeed: a Git server did not answer, or others are being read.
-func mayPass(err *content.Error) bool {
-	return err.Reason == content.Unavailable || err.Reason == content.BadGateway
+func mayPass(err error, refused *content.Error) bool {
+	isPermanent := errors.Is(err, git.ErrUntrusted) || errors.Is(err, git.ErrUnexpectedResponse)
+	return refused.Reason == content.Unavailable || refused.Reason == content.BadGateway && !isPermanent
 }
 
 func (r *run) steps(ctx context.Context) error {

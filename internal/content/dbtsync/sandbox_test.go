@@ -20,8 +20,8 @@ import (
 	"github.com/quoin-dev/quoin/internal/store"
 )
 
-// git is a request for a sync of a Git repository to a branch.
-func git(branch string) New {
+// ofGit is a request for a sync of a Git repository to a branch.
+func ofGit(branch string) New {
 	in := toBranch(branch)
 	in.Manifest, in.Git = nil, &v1alpha1.DbtGitSource{URL: "https://git.example.com/dbt.git", Ref: "main"}
 	return in
@@ -53,7 +53,7 @@ func (w *world) idle() {
 
 // testGit: the pod delivers the manifest, and its phases are before those of the conversion.
 func testGit(w *world) {
-	s := w.start(git("dbt-sync/x"))
+	s := w.start(ofGit("dbt-sync/x"))
 	w.idle()
 	p := w.pending()
 	if p.ID != s.ID || !p.Waits || p.Source != SourceGit || p.ObjectName != "dbt-sync-"+s.ID || p.ObjectUID != "" || p.Git.Ref != "main" || p.Scope != demo {
@@ -99,7 +99,7 @@ func testGitFailure(w *world) {
 		"FAILED the pod has ended without delivering the manifest": func(p *Pending) error { return w.syncs.Release(w.Context(), p, podPhases) },
 		"CANCELLED the sync was cancelled":                         func(p *Pending) error { return w.syncs.Cancel(w.Context(), demo, p.ID) },
 	} {
-		s := w.start(git("review"))
+		s := w.start(ofGit("review"))
 		if _, err := w.syncs.Start(w.Context(), demo, "key:k1", toBranch("review", "orders")); reason(err) != content.Conflict {
 			w.Errorf("%s: %v", name, err)
 		}
@@ -126,11 +126,11 @@ func testGitFailure(w *world) {
 func testPendingPages(w *world) {
 	var want, got []string
 	for i := range 3 {
-		want = append(want, w.start(git(fmt.Sprint("p", i))).ID)
+		want = append(want, w.start(ofGit(fmt.Sprint("p", i))).ID)
 	}
 	of := scope("a2", "d2")
 	of.Account.Name, of.Deployment.Namespace = "other", "other"
-	other, err := w.syncs.Start(w.Context(), of, "key:k1", git("p0"))
+	other, err := w.syncs.Start(w.Context(), of, "key:k1", ofGit("p0"))
 	w.must(err)
 	want = append(want, other.ID)
 	for last := (*Pending)(nil); ; {
@@ -153,7 +153,7 @@ func testPendingPages(w *world) {
 func testGitKilled(w *world) {
 	for i, stage := range stages {
 		branch := fmt.Sprint("g", i)
-		s := w.start(git(branch))
+		s := w.start(ofGit(branch))
 		p := w.pending()
 		w.must(w.syncs.Deliver(w.Context(), p, manifest("orders", "customers")))
 		w.must(w.syncs.Release(w.Context(), p, podPhases))
@@ -184,7 +184,7 @@ func testOptions(w *world) {
 // testSelector: a delivery with fewer models keeps the files of those that the project has, and removes others.
 func testSelector(w *world) {
 	w.step2(toBranch("dbt-sync/x", "orders", "customers", "gone"))
-	w.start(git("dbt-sync/x"))
+	w.start(ofGit("dbt-sync/x"))
 	w.must(w.syncs.Created(w.Context(), w.pending(), "u1"))
 	w.must(w.syncs.Deliver(w.Context(), w.pending(), packed(`"selected":["model.shop.orders"]`, "orders", "customers")))
 	w.must(w.syncs.Release(w.Context(), w.pending(), podPhases))
@@ -199,7 +199,7 @@ func testCatalog(w *world) {
 	const catalog = `"catalog":{"metadata":{"dbt_schema_version":"https://schemas.getdbt.com/dbt/catalog/v1.json"},
 		"nodes":{"model.shop.orders":{"columns":{"id":{"type":"timestamp without time zone"}}}}}`
 	for fields, want := range map[string]string{catalog: "", `"selected":["model.shop.orders"]`: "catalog: it is absent, and options.typesFromCatalog is true"} {
-		in := git("dbt-sync/x")
+		in := ofGit("dbt-sync/x")
 		in.Options.TypesFromCatalog = ptr.To(true)
 		s := w.start(in)
 		w.must(w.syncs.Created(w.Context(), w.pending(), "u1"))

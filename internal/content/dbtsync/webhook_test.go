@@ -12,7 +12,7 @@ import (
 
 // pushed is a webhook of a push.
 func pushed(delivery, commit string) New {
-	in := git("dbt-sync/" + delivery)
+	in := ofGit("dbt-sync/" + delivery)
 	in.Delivery, in.Push = delivery, &Push{Branch: "main", Commit: commit}
 	return in
 }
@@ -67,7 +67,7 @@ func testPushes(w *world) {
 	if !started || w.waits() != second.ID+" "+other.ID {
 		w.Errorf("the project has changed: %t %+v, waiting %q", started, other, w.waits())
 	}
-	api := w.start(git("dbt-sync/api")) // does not wait for those of pushes
+	api := w.start(ofGit("dbt-sync/api")) // does not wait for those of pushes
 	if strings.Contains(w.waits(), api.ID) {
 		w.Error("a sync that is started over REST waits")
 	}

@@ -168,6 +168,9 @@ func TestHostOfAnotherDeployment(t *testing.T) {
 	}
 	w.deployment("company", "report", "bi"+domain)
 	w.expectServed("bi"+domain, "company", "report")
+	// In the other order too.
+	w.deployment("company", "bi", "")
+	w.expectStalled("company", "report", v1alpha1.ReasonHostTaken)
 }
 
 // The administrator limits an account to its own domains. The attacker requests a domain whose name
