@@ -8,15 +8,9 @@ import (
 )
 
 // SourceDirectory returns the folder hack/localcluster, which holds the pins.
-// The path that the compiler recorded comes first, because it does not depend
-// on the working directory; a walk upwards from the working directory covers a
-// binary that was built elsewhere.
+// It is looked for from the working directory upwards, and then at the path
+// that the compiler recorded.
 func SourceDirectory() (string, error) {
-	if _, file, _, ok := runtime.Caller(0); ok {
-		if candidate := filepath.Dir(filepath.Dir(file)); isSourceDirectory(candidate) {
-			return candidate, nil
-		}
-	}
 	folder, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -28,10 +22,17 @@ func SourceDirectory() (string, error) {
 		}
 		parent := filepath.Dir(folder)
 		if parent == folder {
-			return "", errors.New("the folder hack/localcluster was not found: run this from inside the repository")
+			break
 		}
 		folder = parent
 	}
+	// Not before: the program may have been built in another copy of the repository.
+	if _, file, _, ok := runtime.Caller(0); ok {
+		if candidate := filepath.Dir(filepath.Dir(file)); isSourceDirectory(candidate) {
+			return candidate, nil
+		}
+	}
+	return "", errors.New("the folder hack/localcluster was not found: run this from inside the repository")
 }
 
 func isSourceDirectory(folder string) bool {
