@@ -48,19 +48,19 @@ type ExactObject map[string]any
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (o *ExactObject) UnmarshalJSON(data []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	return decoder.Decode((*map[string]any)(o))
+	return decodeExact(data, (*map[string]any)(o))
 }
 
 // Exact is any JSON value, nil if it is null or absent. Its numbers are of type json.Number.
 type Exact struct{ Value any }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (e *Exact) UnmarshalJSON(data []byte) error {
+func (e *Exact) UnmarshalJSON(data []byte) error { return decodeExact(data, &e.Value) }
+
+func decodeExact(data []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
-	return decoder.Decode(&e.Value)
+	return decoder.Decode(into)
 }
 
 // Schema implements huma.SchemaProvider.

@@ -114,12 +114,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request, account *v1alpha
 		}
 	}
 	// The library compares media types with case, which they do not have.
-	if media, parameters, found := strings.Cut(r.Header.Get("Content-Type"), ";"); media != strings.ToLower(media) {
+	declared := r.Header.Get("Content-Type")
+	if media, _, _ := strings.Cut(declared, ";"); media != strings.ToLower(media) {
 		r.Header = r.Header.Clone()
-		r.Header.Set("Content-Type", strings.ToLower(media))
-		if found {
-			r.Header.Set("Content-Type", strings.ToLower(media)+";"+parameters)
-		}
+		r.Header.Set("Content-Type", strings.ToLower(media)+declared[len(media):])
 	}
 	a.mux.ServeHTTP(w, r.WithContext(ctx))
 }

@@ -99,11 +99,11 @@ func (a *api) keyOf(ctx context.Context, k *v1alpha1.ApiKey) (APIKey, error) {
 	}
 	out.DeploymentIDs = []string{}
 	for _, d := range all {
-		if slices.ContainsFunc(k.Spec.Deployments, d.IsReferredToBy) {
-			out.DeploymentIDs = append(out.DeploymentIDs, d.Labels[v1alpha1.LabelID])
+		id := d.Labels[v1alpha1.LabelID] // which a copy of the deployment may carry too
+		if slices.ContainsFunc(k.Spec.Deployments, d.IsReferredToBy) && !slices.Contains(out.DeploymentIDs, id) {
+			out.DeploymentIDs = append(out.DeploymentIDs, id)
 		}
 	}
-	out.DeploymentIDs = slices.Compact(slices.Sorted(slices.Values(out.DeploymentIDs))) // a copy of a deployment may carry its label
 	return out, nil
 }
 
