@@ -199,7 +199,15 @@ func (s *Service) refresh(ctx context.Context, a *v1alpha1.Account, i *v1alpha1.
 	if err != nil || stored {
 		return err
 	}
-	// The person has deleted it, or authorized the integration again, since it was leased.
+	// The person has deleted it, or authorized the integration again, since it was leased. Then it is left to expire, as the token
+	// that was replaced: some providers revoke the whole authorization with one token.
+	_, err = s.Store.Find(ctx, l.Account.UID, l.User, l.Integration)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, usertoken.ErrUnknown) {
+		return err
+	}
 	if err := s.revoke(ctx, got.By, got.secrets); err != nil {
 		s.Log.WarnContext(ctx, "Cannot revoke an OAuth token that is not needed", "account", a.Name, "oauthIntegration", i.Name, "error", err.Error())
 	}

@@ -594,6 +594,32 @@ func TestRefreshAfterDeletion(t *testing.T) {
 	}
 }
 
+// TestRefreshAfterAnotherAuthorization: the person authorizes the integration again while the token is refreshed. Nothing is revoked:
+// some providers revoke the whole authorization with one token.
+func TestRefreshAfterAnotherAuthorization(t *testing.T) {
+	w := newWorld(t)
+	w.authorize("ada", 3)
+	r, db := w.faultyReplica()
+	once, revocations := sync.Once{}, 0
+	w.provider.Fail(func(r *http.Request) (int, string) {
+		switch {
+		case r.URL.Path == "/revoke":
+			revocations++
+		case r.PostFormValue("grant_type") == "refresh_token":
+			db.set(func() error {
+				once.Do(func() { w.authorize("ada", 3) })
+				return nil
+			})
+		}
+		return 0, ""
+	})
+	w.clock.Step(56 * time.Minute)
+	w.must(r.Round(t.Context()))
+	if c := w.credential("ada"); w.provider.Refreshes() != 1 || revocations != 0 || !w.provider.IsLive(c.AccessToken) || c.Status != "active" {
+		t.Errorf("%d refreshes, %d revocations, the credential is %+v", w.provider.Refreshes(), revocations, c)
+	}
+}
+
 func TestLostKeysEndAuthorizations(t *testing.T) {
 	w := newWorld(t)
 	w.authorize("ada", 3)
