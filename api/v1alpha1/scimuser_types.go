@@ -266,6 +266,7 @@ type ScimUserSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule="self.filter(e, has(e.primary) && e.primary).size() <= 1",message="at most one of emails can be primary"
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(e, has(e.value) && e.value.matches(r'[\p{Cc}\x{2028}\x{2029}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}]'))`,message="must not contain control characters, line separators or bidirectional formatting characters"
 	// +optional
 	Emails []ScimMultiValue `json:"emails,omitempty"`
 	// phoneNumbers of the user.

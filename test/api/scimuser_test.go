@@ -1,6 +1,10 @@
 package api_test
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/quoin-dev/quoin/internal/displayname"
+)
 
 var _ = declare(table{
 	kind:       "ScimUser",
@@ -112,6 +116,7 @@ extensions:
 		{name: "attributes: a number that is none", with: `{attributes: [{name: a, number: "5e3"}]}`, field: "spec.attributes[0].number", message: "should match"},
 		{name: "attributes: a hyphen in the name", with: `{attributes: [{name: a-b, string: x}]}`, field: "spec.attributes[0].name", message: "should match"},
 		{name: "attributes: the same twice", with: `{attributes: [{name: a, string: b}, {name: a, string: c}]}`, field: "spec.attributes[1]", message: "Duplicate value"},
+		{name: "emails: right-to-left override", with: `{emails: [{value: ada@example.com}, {value: "ada\u202E@example.com"}]}`, field: "spec.emails", message: displayname.Rule},
 		{name: "extensions: not a URN", with: `{extensions: [{schema: "acme:User", attributes: {}}]}`, field: "spec.extensions[0].schema", message: "should match '^[uU][rR][nN]:"},
 		{name: "extensions: the same twice", with: `{extensions: [{schema: "urn:a:b", attributes: {}}, {schema: "urn:a:b", attributes: {}}]}`,
 			field: "spec.extensions[1]", message: "Duplicate value"},

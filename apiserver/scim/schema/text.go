@@ -64,7 +64,7 @@ func isURI(s string) bool {
 
 // names are the attributes of the standard schemas that users see as names. Control characters and the like
 // in them would deceive users.
-var names = []string{"userName", "displayName", "nickName", "title", "name"}
+var names = []string{"userName", "displayName", "nickName", "title", "name", "emails"}
 
 // markNames sets IsName of the attributes that are names.
 func markNames(attributes []*Attribute) {
