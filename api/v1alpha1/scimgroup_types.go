@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,67 @@ type ScimMemberChunkReference struct {
 	// +kubebuilder:validation:Maximum=1000
 	// +required
 	Count int32 `json:"count"`
+	// removed are the positions in the chunk of members that are not members of the group, from 0, in ascending order and
+	// separated by commas. It is written over SCIM only: manifests must not contain it.
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:Pattern=`^[0-9]{1,3}(,[0-9]{1,3})*$`
+	// +optional
+	Removed string `json:"removed,omitempty"`
+}
+
+// SetRemoved sets the positions of the members that are not members of the group, which must be in ascending order.
+func (r *ScimMemberChunkReference) SetRemoved(positions []int) {
+	var text []byte
+	for i, p := range positions {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, int64(p), 10)
+	}
+	r.Removed = string(text)
+}
+
+// RemovedPositions iterates over the positions in removed. What is not a number is ignored.
+func (r *ScimMemberChunkReference) RemovedPositions() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		if r.Removed == "" {
+			return
+		}
+		for text := range strings.SplitSeq(r.Removed, ",") {
+			if p, err := strconv.Atoi(text); err == nil && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// Removes reports whether the member at a position of the chunk is not a member of the group.
+func (r *ScimMemberChunkReference) Removes(position int) bool {
+	for p := range r.RemovedPositions() {
+		if p == position {
+			return true
+		}
+	}
+	return false
+}
+
+// MembersIn returns the members of the chunk, which is that of the reference, that are members of the group. It must not be modified.
+func (r *ScimMemberChunkReference) MembersIn(chunk *ScimMemberChunkSpec) []ScimMember {
+	all := chunk.AllMembers()
+	if r.Removed == "" {
+		return all
+	}
+	removed := make(map[int]bool, strings.Count(r.Removed, ",")+1)
+	for p := range r.RemovedPositions() {
+		removed[p] = true
+	}
+	members := make([]ScimMember, 0, len(all))
+	for i := range all {
+		if !removed[i] {
+			members = append(members, all[i])
+		}
+	}
+	return members
 }
 
 // ScimGroupSpec is the desired state of a ScimGroup: a SCIM 2.0 Group (RFC 7643 section 4.2).
@@ -75,14 +137,14 @@ type ScimGroupSpec struct {
 	// +optional
 	RemovedMembers []string `json:"removedMembers,omitempty"`
 	// memberChunkList refers to the members of a large group that is written over SCIM. Each line has the name of
-	// a ScimMemberChunk and the number of its members: the API server handles one string of a thousand
-	// lines at a fraction of the cost of a list.
+	// a ScimMemberChunk, the number of its members and, if some of them are not members of the group, their positions in it, from 0:
+	// "NAME 1000 3,17". The API server handles one string of a thousand lines at a fraction of the cost of a list.
 	// +kubebuilder:validation:MaxLength=262144
 	// +optional
 	MemberChunkList string `json:"memberChunkList,omitempty"`
-	// memberChanges are the last changes of the members, a line each: "+" and the id of a user that is a member besides those in
-	// chunks, "-" and the id of one in a chunk that is not a member. A change of one member only writes the group.
-	// It is written over SCIM only: manifests must not contain it.
+	// memberChanges are the users that were added last, a line each: "+" and the id of a user that is a member besides those in
+	// chunks. A change of one member only writes the group. "-" and the id of a member of a chunk that is not a member is how earlier
+	// versions stored it. It is written over SCIM only: manifests must not contain it.
 	// +kubebuilder:validation:MaxLength=131072
 	// +optional
 	MemberChanges string `json:"memberChanges,omitempty"`
@@ -321,6 +383,9 @@ func (s *ScimGroupSpec) Size() int {
 	n := len(s.Members) + len(added) - len(removed)
 	for _, chunk := range s.Chunks() {
 		n += int(chunk.Count)
+		if chunk.Removed != "" {
+			n -= strings.Count(chunk.Removed, ",") + 1
+		}
 	}
 	return max(n, 0)
 }
@@ -336,12 +401,13 @@ func (s *ScimGroupSpec) Chunks() []ScimMemberChunkReference {
 		if line == "" {
 			continue
 		}
-		name, size, _ := strings.Cut(line, " ")
+		name, rest, _ := strings.Cut(line, " ")
+		size, removed, _ := strings.Cut(rest, " ")
 		count, err := strconv.ParseInt(size, 10, 32)
 		if err != nil || count < 0 {
 			count = 0
 		}
-		references = append(references, ScimMemberChunkReference{Name: name, Count: int32(count)})
+		references = append(references, ScimMemberChunkReference{Name: name, Count: int32(count), Removed: removed})
 	}
 	return append(references, s.MemberChunks...)
 }
@@ -353,9 +419,30 @@ func (s *ScimGroupSpec) SetChunks(references []ScimMemberChunkReference) {
 		list.WriteString(reference.Name)
 		list.WriteByte(' ')
 		list.WriteString(strconv.Itoa(int(reference.Count)))
+		if reference.Removed != "" {
+			list.WriteByte(' ')
+			list.WriteString(reference.Removed)
+		}
 		list.WriteByte('\n')
 	}
 	s.MemberChunkList, s.MemberChunks = list.String(), nil
+}
+
+// RemovesFrom reports whether the member at a position of a chunk is not a member of the group. Unlike Chunks it does not read the
+// references of other chunks.
+func (s *ScimGroupSpec) RemovesFrom(chunk string, position int) bool {
+	for line := range strings.SplitSeq(s.MemberChunkList, "\n") {
+		if rest, ok := strings.CutPrefix(line, chunk); ok && strings.HasPrefix(rest, " ") {
+			_, removed, _ := strings.Cut(rest[1:], " ")
+			return (&ScimMemberChunkReference{Removed: removed}).Removes(position)
+		}
+	}
+	for i := range s.MemberChunks {
+		if s.MemberChunks[i].Name == chunk {
+			return s.MemberChunks[i].Removes(position)
+		}
+	}
+	return false
 }
 
 // SetMembers sets the members of a chunk. Users are stored in one string if their ids fit in a line.

@@ -83,8 +83,8 @@ func TestFewMembersWithoutChunks(t *testing.T) {
 	if want := sorted(ids[1:]); object.Spec.MemberChanges != "+"+want[0]+"\n+"+want[1]+"\n" || object.Spec.MemberChunkList != "" {
 		t.Errorf("the small group is stored as %+v", object.Spec)
 	}
-	if object = r.read(large.ID); object.Spec.MemberChanges != "+"+ids[2]+"\n-"+ids[0]+"\n" || len(chunks) != 2 {
-		t.Errorf("the large group is stored with %d chunks and %q", len(chunks), object.Spec.MemberChanges)
+	if object = r.read(large.ID); object.Spec.MemberChanges != "+"+ids[2]+"\n" || len(chunks) != 2 || r.removed(object) != ids[0] {
+		t.Errorf("the large group is stored with %d chunks, %q and %q", len(chunks), object.Spec.MemberChanges, object.Spec.MemberChunkList)
 	}
 	both := []string{small.ID, large.ID}
 	for id, want := range map[string][]string{ids[0]: {}, ids[1]: both, ids[2]: both} {
@@ -98,6 +98,20 @@ func TestFewMembersWithoutChunks(t *testing.T) {
 	if got := r.chunksOf(large.ID); got[0].ResourceVersion != chunks[0].ResourceVersion || got[1].ResourceVersion != chunks[1].ResourceVersion {
 		t.Error("a chunk was written")
 	}
+}
+
+// removed returns the members of chunks that the references of a group remove.
+func (r *fixture) removed(g *v1alpha1.ScimGroup) string {
+	r.t.Helper()
+	var ids []string
+	for _, reference := range g.Spec.Chunks() {
+		chunk := &v1alpha1.ScimMemberChunk{}
+		r.must(r.api.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: reference.Name}, chunk))
+		for i := range reference.RemovedPositions() {
+			ids = append(ids, chunk.Spec.AllMembers()[i].Value)
+		}
+	}
+	return strings.Join(ids, " ")
 }
 
 // read reads a group from the API server.

@@ -65,9 +65,9 @@ func (v *view) referrers(id string, refers func(*v1alpha1.ScimMember) bool) []*v
 			groups = append(groups, g)
 		}
 	}
-	for _, chunk := range v.d.chunks.Referring(v.namespace, id, refers) {
-		for _, o := range v.d.groups.indexedBy(indexChunk, v.namespace, chunk) {
-			if g := v.group(o); !g.Spec.RemovesMember(id) {
+	for _, found := range v.d.chunks.Referring(v.namespace, id, refers) {
+		for _, o := range v.d.groups.indexedBy(indexChunk, v.namespace, found.Chunk) {
+			if g := v.group(o); !g.Spec.RemovesMember(id) && !g.Spec.RemovesFrom(found.Chunk, found.Position) {
 				groups = append(groups, g)
 			}
 		}

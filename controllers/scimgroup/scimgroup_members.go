@@ -65,7 +65,7 @@ func observe(ctx context.Context, s *scope) (*members, *reconciler.Outcome) {
 			return nil, &o
 		}
 		if err == nil {
-			err = found.add(ctx, s.Client, g.Namespace, chunk.Spec.AllMembers())
+			err = found.add(ctx, s.Client, g.Namespace, ref.MembersIn(&chunk.Spec))
 		}
 		if err != nil {
 			return nil, scim.Failed(err)
@@ -114,7 +114,7 @@ func (f *members) add(ctx context.Context, c *kube.Client, namespace string, lis
 	return nil
 }
 
-// skipRemoved makes add skip the members of chunks that are not members of the group.
+// skipRemoved makes add skip the members of chunks that memberChanges removes.
 func (f *members) skipRemoved(spec *v1alpha1.ScimGroupSpec) {
 	_, removed := spec.Changes()
 	for _, id := range removed {

@@ -70,7 +70,11 @@ func groupsIn(ctx context.Context, c *kube.Client, namespace, name string) ([]st
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, slices.DeleteFunc(groupNames(chunk.Spec.Members), g.Spec.RemovesMember)...)
+		members := chunk.Spec.Members // no users
+		if ref.Removed != "" {
+			members = ref.MembersIn(&chunk.Spec)
+		}
+		names = append(names, slices.DeleteFunc(groupNames(members), g.Spec.RemovesMember)...)
 	}
 	return names, nil
 }

@@ -210,8 +210,15 @@ func TestMembers(t *testing.T) {
 	f.wantNoWrites("staff")
 }
 
-// TestMemberChanges checks that the users in memberChanges are members, and that the members of chunks that it removes are not.
+// TestMemberChanges checks that the users in memberChanges are members, and that the members of chunks that the reference or, in a group of
+// an earlier version, memberChanges removes are not.
 func TestMemberChanges(t *testing.T) {
+	t.Run("by position", func(t *testing.T) { testMemberChanges(t, "1,2,3") })
+	t.Run("by id", func(t *testing.T) { testMemberChanges(t, "", "bob", "joe", "loop") })
+}
+
+func testMemberChanges(t *testing.T, positions string, ids ...string) {
+	t.Helper()
 	f := newFixture(t)
 	for _, name := range []string{"ann", "bob", "eve", "joe"} {
 		f.user(name)
@@ -219,8 +226,9 @@ func TestMemberChanges(t *testing.T) {
 	f.group("loop", "Staff")
 	f.chunk("c1", "ann", "bob", "joe", "Loop")
 	g := f.group("staff", "joe")
-	g.Spec.SetChanges([]string{"ann", "eve", "nobody"}, []string{"bob", "joe", "loop"})
-	f.setChunks(g, 4, "c1")
+	g.Spec.SetChanges([]string{"ann", "eve", "nobody"}, ids)
+	g.Spec.SetChunks([]v1alpha1.ScimMemberChunkReference{{Name: "c1", Count: 4, Removed: positions}})
+	f.must(f.api.Update(f.Context(), g))
 	g = f.mustReconcile("staff")
 	f.wantCondition(g, "MembersFound", "False", "MemberNotFound", `user "nobody"`)
 	if c := meta.FindStatusCondition(g.Status.Conditions, "Ready"); g.Status.MemberCount != 3 || c.Message != "The group is in effect" {

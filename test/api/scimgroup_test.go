@@ -15,13 +15,14 @@ members:
   display: Ada
 removedMembers: [ada]
 memberChunkList: |
-  whole-1 2
+  whole-1 2 0
 memberChanges: |
   +eve
   -joe
 memberChunks:
 - name: whole-0
   count: 2
+  removed: 0,1
 extensions:
 - schema: urn:example:extension:Group
   attributes:

@@ -126,26 +126,31 @@ func (c *Chunks) With(namespace, value string) []string {
 	return names
 }
 
-// Referring returns the names of the cached chunks that contain a member for which refers returns true. A nil refers stands for
-// all members.
-func (c *Chunks) Referring(namespace, value string, refers func(*v1alpha1.ScimMember) bool) []string {
-	if refers == nil {
-		return c.With(namespace, value)
-	}
-	var names []string
+// Place is where a member is: a chunk, and the position in it.
+type Place struct {
+	Chunk    string
+	Position int
+}
+
+// Referring returns the places of a member in the cached chunks for which refers returns true. A nil refers stands for all of them.
+func (c *Chunks) Referring(namespace, value string, refers func(*v1alpha1.ScimMember) bool) []Place {
+	var places []Place
 	for _, chunk := range c.members.Find(namespace, value) {
-		if m := (&part{members: chunk.Spec.AllMembers()}).find(value); m != nil && refers(m) {
-			names = append(names, chunk.Name)
+		p := &part{members: chunk.Spec.AllMembers()}
+		for _, i := range p.positions(value) {
+			if refers == nil || refers(&p.members[i]) {
+				places = append(places, Place{chunk.Name, i})
+			}
 		}
 	}
-	return names
+	return places
 }
 
 // load returns the chunk of a reference, from the cache or, if the cache does not have it yet, from
 // the API server.
 func (s *Session) load(reference v1alpha1.ScimMemberChunkReference) (p *part, cached bool) {
 	if chunk := s.Chunks.Cached(s.Namespace, reference.Name); chunk != nil {
-		return &part{reference: reference, members: chunk.Spec.AllMembers()}, true
+		return newPart(reference, &chunk.Spec), true
 	}
 	chunk := &v1alpha1.ScimMemberChunk{}
 	err := s.Chunks.Kube.Live().Get(s.Context, client.ObjectKey{Namespace: s.Namespace, Name: reference.Name}, chunk)
@@ -156,7 +161,7 @@ func (s *Session) load(reference v1alpha1.ScimMemberChunkReference) (p *part, ca
 	case err != nil:
 		s.fail(err)
 	}
-	return &part{reference: reference, members: chunk.Spec.AllMembers()}, false
+	return newPart(reference, &chunk.Spec), false
 }
 
 // writtenChunk is a chunk that was written, and the wait for it.

@@ -11,12 +11,16 @@ import (
 
 // This file plans where members are stored: in the group itself or in chunks. It writes nothing.
 //
-// Changes of users are in the group itself, in memberChanges, up to maxChanges of them: a change of one member is one write, and
-// a group of up to maxChanges users has no chunk. When there are more, those that few chunks take move there, and keptChanges
-// or fewer stay: a large group with removals from all chunks does not have to write all of them.
+// A change of one member is one write, of the group:
+//
+//   - Users that are added are in the group itself, in memberChanges: up to maxChanges of them, so that a group of up to maxChanges
+//     users has no chunk; up to maxAdded in a group with chunks. When there are more, all of them move into chunks.
+//   - Members of chunks that are removed are positions in the references to the chunks, up to maxDropped of them, which are four
+//     bytes each instead of the forty of an id. When there are more, those of the chunks with the most of them are removed from
+//     there, until keptDropped or fewer are left: a large group with removals from all chunks does not have to write all of them.
 //
 // A chunk has up to 1,000 users, about 37 KiB. Each chunk is a line in the group, which costs time in each change of the group, so
-// there are few of them; and since one change in some 200 writes chunks, their size matters little for the others.
+// there are few of them; and since one change in some hundred writes a chunk, their size matters little for the others.
 //
 // Added members fill the chunks that have to be written and one more that has room, and the rest goes into new chunks: adding
 // 3,000 members to a group of any size writes about four chunks. Chunks shrink when members are removed, and empty chunks are
@@ -29,7 +33,9 @@ const (
 	maxMembers    = maxReferences * chunkSize
 	maxRemoved    = 1000 // as in the CRD
 	maxChanges    = 256
-	keptChanges   = maxChanges / 4
+	maxAdded      = 128
+	maxDropped    = 1000
+	keptDropped   = 750
 )
 
 // part is the members of one chunk, sorted by value.
@@ -37,9 +43,24 @@ type part struct {
 	// reference refers to the chunk; zero for a new chunk.
 	reference v1alpha1.ScimMemberChunkReference
 	members   []v1alpha1.ScimMember
+	// removed are the positions of members that are not members of the group, and planned those after the changes; nil if they
+	// do not change.
+	removed, planned bits
 	// missing chunks are referred to and do not exist. Their content is unknown, so the reference
 	// stays until all members are replaced.
 	missing bool
+}
+
+// newPart returns the part of a reference, whose chunk exists.
+func newPart(reference v1alpha1.ScimMemberChunkReference, chunk *v1alpha1.ScimMemberChunkSpec) *part {
+	p := &part{reference: reference, members: chunk.AllMembers()}
+	p.removed = newBits(len(p.members))
+	for i := range reference.RemovedPositions() {
+		if i < len(p.members) {
+			p.removed.add(i)
+		}
+	}
+	return p
 }
 
 // find returns the member with a value, or nil.
@@ -48,6 +69,53 @@ func (p *part) find(value string) *v1alpha1.ScimMember {
 		return &p.members[i]
 	}
 	return withValue(p.members, value) // a chunk that was not written by Quoin may be unsorted
+}
+
+// after returns the positions of members that are not members of the group after the changes.
+func (p *part) after() bits {
+	if p.planned != nil {
+		return p.planned
+	}
+	return p.removed
+}
+
+// plan returns the same for a change.
+func (p *part) plan() bits {
+	if p.planned == nil {
+		p.planned = newBits(len(p.members))
+		copy(p.planned, p.removed)
+	}
+	return p.planned
+}
+
+// size returns the number of members that are members of the group after the changes.
+func (p *part) size() int { return len(p.members) - p.after().count() }
+
+// left returns the members that are members of the group after the changes.
+func (p *part) left() []v1alpha1.ScimMember {
+	after := p.after()
+	members := make([]v1alpha1.ScimMember, 0, len(p.members))
+	for i := range p.members {
+		if !after.has(i) {
+			members = append(members, p.members[i])
+		}
+	}
+	return members
+}
+
+// positions returns the positions of a member: one, or none; more only in a chunk that was not written by Quoin.
+func (p *part) positions(value string) (all []int) {
+	if i, ok := slices.BinarySearchFunc(p.members, value, compareValue); ok {
+		if alone := i+1 == len(p.members) || p.members[i+1].Value != value; alone { // the search finds the first one
+			return []int{i}
+		}
+	}
+	for i := range p.members {
+		if p.members[i].Value == value {
+			all = append(all, i)
+		}
+	}
+	return all
 }
 
 // with returns a new part with other members.
@@ -69,11 +137,9 @@ type changed struct {
 	// listed are the members in the group itself, and removed those of them that are not members.
 	listed  []v1alpha1.ScimMember
 	removed []string
-	// added are the users that are members besides those of the parts, and dropped the members of the parts that are not members
-	// of the group.
-	added   []string
-	dropped []string
-	parts   []*part
+	// added are the users that are members besides those of the parts.
+	added []string
+	parts []*part
 }
 
 // layout returns the members after the changes. A listed member that is deleted stays listed, because
@@ -82,115 +148,135 @@ func (m *Members) layout() changed {
 	var after changed
 	var restored map[string]bool
 	after.listed, after.removed, restored = m.layoutListed()
-	changes := m.layoutChanges(restored)
-	if changes == nil {
-		after.parts = m.withChanges().layoutParts(restored)
-		return after
+	m.forgetPlans()
+	added, ok := m.layoutChanges(restored)
+	switch {
+	case !ok:
+		m.forgetPlans()
+		after.parts = m.withAdded().layoutParts(restored, nil)
+	case m.fits(added):
+		after.added, after.parts = slices.Sorted(maps.Keys(added)), m.parts
+	default:
+		after.parts = m.move(added, restored)
 	}
-	after.parts = m.parts
-	if len(changes) > maxChanges {
-		after.parts = m.move(changes, restored)
-	}
-	for value, isMember := range changes {
-		if isMember {
-			after.added = append(after.added, value)
-		} else {
-			after.dropped = append(after.dropped, value)
-		}
-	}
-	slices.Sort(after.added)
-	slices.Sort(after.dropped)
-	if hasOnly(after.parts, after.dropped) {
-		after.parts, after.dropped = nil, nil
-	}
+	after.parts = slices.DeleteFunc(slices.Clone(after.parts), func(p *part) bool { return !p.missing && p.size() == 0 })
 	return after
 }
 
-// move moves changes into the parts until keptChanges or fewer are left, and returns the parts. It writes few chunks: those
-// with the most removals, and one more if the added members do not fit there. restored are as in layoutParts.
-func (m *Members) move(changes, restored map[string]bool) []*part {
-	moved := *m
-	moved.cleared, moved.added, moved.dropped, moved.edits = false, nil, nil, map[string]*v1alpha1.ScimMember{}
-	removals := map[*part][]string{}
-	for _, value := range slices.Sorted(maps.Keys(changes)) {
-		if changes[value] {
-			moved.edits[value] = &v1alpha1.ScimMember{Value: value}
-			delete(changes, value)
-			continue
-		}
-		parts := m.partsWith(value)
-		if len(parts) == 0 {
-			delete(changes, value) // its chunk is missing, or was replaced by another program
-		}
-		for _, p := range parts {
-			removals[p] = append(removals[p], value)
-		}
+func (m *Members) forgetPlans() {
+	for _, p := range m.parts {
+		p.planned = nil
 	}
-	most := func(x, y *part) int {
-		return cmp.Or(cmp.Compare(len(removals[y]), len(removals[x])), cmp.Compare(x.reference.Name, y.reference.Name))
-	}
-	for _, p := range slices.SortedFunc(maps.Keys(removals), most) {
-		if len(changes) <= keptChanges {
-			break
-		}
-		for _, value := range removals[p] {
-			moved.edits[value] = nil
-			delete(changes, value)
-		}
-	}
-	return moved.layoutParts(restored)
 }
 
-// layoutChanges returns memberChanges after the edits, true for members; nil if there are many edits, or one that is not of a user.
-// There may be more changes than fit into the group. restored are as in layoutParts.
-func (m *Members) layoutChanges(restored map[string]bool) map[string]bool {
+// removals returns the number of members of parts that are not members of the group after the changes.
+func (m *Members) removals() int {
+	n := 0
+	for _, p := range m.parts {
+		n += p.after().count()
+	}
+	return n
+}
+
+// fits reports whether the group itself has room for the changes.
+func (m *Members) fits(added map[string]bool) bool {
+	if len(m.parts) == 0 {
+		return len(added) <= maxChanges
+	}
+	return len(added) <= maxAdded && m.removals() <= maxDropped
+}
+
+// move moves all added members into the parts, and returns the parts. If more than maxDropped are removed, the parts with the most of
+// them are written without them, until keptDropped or fewer are left. restored are as in layoutParts.
+func (m *Members) move(added, restored map[string]bool) []*part {
+	moved := *m
+	moved.cleared, moved.added, moved.edits = false, nil, make(map[string]*v1alpha1.ScimMember, len(added))
+	for value := range added {
+		moved.edits[value] = &v1alpha1.ScimMember{Value: value}
+	}
+	written := map[*part]bool{}
+	if left := m.removals(); left > maxDropped {
+		most := func(x, y *part) int {
+			return cmp.Or(cmp.Compare(y.after().count(), x.after().count()), cmp.Compare(x.reference.Name, y.reference.Name))
+		}
+		for _, p := range slices.SortedFunc(slices.Values(m.parts), most) {
+			if left <= keptDropped {
+				break
+			}
+			written[p] = true
+			left -= p.after().count()
+		}
+	}
+	return moved.layoutParts(restored, written)
+}
+
+// setRemoved sets the removed members in the references to parts. What is known of a chunk that is missing stays.
+func setRemoved(references []v1alpha1.ScimMemberChunkReference, parts []*part) {
+	for i, p := range parts {
+		if !p.missing && !p.isNew() {
+			references[i].SetRemoved(p.after().positions())
+		}
+	}
+}
+
+// layoutChanges plans which members of the parts are removed, and returns the users that are added in the group itself; false if there
+// are many edits, or one that is not of a user. There may be more changes than fit into the group. restored are as in layoutParts.
+func (m *Members) layoutChanges(restored map[string]bool) (added map[string]bool, ok bool) {
 	edits, ok := m.net()
 	if !ok {
-		return nil
+		return nil, false
 	}
-	changes := map[string]bool{}
+	added = make(map[string]bool, len(m.added)+len(edits))
 	for value := range m.added {
-		changes[value] = true
-	}
-	for value := range m.dropped {
-		changes[value] = false
+		added[value] = true
 	}
 	for value, edited := range edits {
 		inChunk := m.inChunk(value)
 		switch {
 		case restored[value]:
-		case edited == nil && inChunk != nil:
-			changes[value] = false
-		case edited == nil, inChunk != nil && TypeOf(edited) == TypeOf(inChunk):
-			delete(changes, value)
+		case edited == nil:
+			m.planRemoval(value)
+			delete(added, value)
+		case inChunk != nil && TypeOf(edited) == TypeOf(inChunk):
+			m.planReturn(value)
+			delete(added, value)
 		case inChunk != nil:
-			return nil
+			return nil, false
 		case withValue(m.inPlace, value) != nil:
 		case *edited != v1alpha1.ScimMember{Value: value} || strings.Contains(value, "\n"):
-			return nil
+			return nil, false
 		default:
-			changes[value] = true
+			added[value] = true
 		}
 	}
-	return changes
+	return added, true
 }
 
-// hasOnly reports whether parts contain no other members than those of a sorted list.
-func hasOnly(parts []*part, values []string) bool {
-	n := 0
-	for _, p := range parts {
-		if n += len(p.members); p.missing || n > len(values) {
-			return false
+// planRemoval removes a member of parts.
+func (m *Members) planRemoval(value string) {
+	for _, p := range m.partsWith(value) {
+		for _, i := range p.positions(value) {
+			p.plan().add(i)
 		}
 	}
-	for _, p := range parts {
-		for i := range p.members {
-			if _, ok := slices.BinarySearch(values, p.members[i].Value); !ok {
-				return false
+}
+
+// planReturn makes a member of a part a member of the group again, once.
+func (m *Members) planReturn(value string) {
+	var first *part
+	for _, p := range m.partsWith(value) {
+		for _, i := range p.positions(value) {
+			if !p.after().has(i) {
+				return
+			}
+			if first == nil {
+				first = p
 			}
 		}
 	}
-	return true
+	if first != nil {
+		first.plan().remove(first.positions(value)[0])
+	}
 }
 
 // net returns the edits that change something, those of Clear included. It returns false if there are more than maxChanges, or
@@ -219,15 +305,12 @@ func (m *Members) net() (edits map[string]*v1alpha1.ScimMember, ok bool) {
 	return edits, len(edits) <= maxChanges
 }
 
-// withChanges returns the members with memberChanges as edits.
-func (m *Members) withChanges() *Members {
+// withAdded returns the members with the users that memberChanges adds as edits.
+func (m *Members) withAdded() *Members {
 	all := *m
-	all.added, all.dropped, all.edits = nil, nil, map[string]*v1alpha1.ScimMember{}
+	all.added, all.edits = nil, map[string]*v1alpha1.ScimMember{}
 	if !m.cleared {
 		maps.Copy(all.edits, m.added)
-		for value := range m.dropped {
-			all.edits[value] = nil
-		}
 	}
 	maps.Copy(all.edits, m.edits)
 	return &all
@@ -262,8 +345,9 @@ func (m *Members) layoutListed() (listed []v1alpha1.ScimMember, removed []string
 	return listed, removed, restored
 }
 
-// layoutParts returns the parts after the changes, without members that are restored in the group itself.
-func (m *Members) layoutParts(restored map[string]bool) (parts []*part) {
+// layoutParts returns the parts after the changes, without members that are restored in the group itself. The parts in written are
+// written without removed members.
+func (m *Members) layoutParts(restored map[string]bool, written map[*part]bool) (parts []*part) {
 	touched := map[*part]bool{}
 	var added []v1alpha1.ScimMember
 	for value, edited := range m.edits {
@@ -273,13 +357,16 @@ func (m *Members) layoutParts(restored map[string]bool) (parts []*part) {
 		for _, p := range m.partsWith(value) {
 			touched[p] = true
 		}
-		if edited != nil && !restored[value] && m.Stored(value) == nil {
+		if edited != nil && !restored[value] && m.Stored(value) == nil && m.inChunk(value) == nil {
 			added = append(added, *edited)
 		}
 	}
 	for _, p := range m.parts {
-		if m.cleared || touched[p] {
-			p = m.editPart(p)
+		switch {
+		case m.cleared || touched[p]:
+			p = m.editPart(p, written[p])
+		case written[p]:
+			p = p.with(p.left())
 		}
 		if len(p.members) > 0 || p.missing && !m.discarded {
 			parts = append(parts, p)
@@ -288,13 +375,21 @@ func (m *Members) layoutParts(restored map[string]bool) (parts []*part) {
 	return place(parts, sorted(added))
 }
 
-// editPart returns a part after the changes; the same part if nothing in it changes.
-func (m *Members) editPart(p *part) *part {
+// editPart returns a part after the changes; the same part if nothing in it changes, unless it is to be written. A member that was
+// removed is not a member unless it is put again.
+func (m *Members) editPart(p *part, written bool) *part {
 	kept := make([]v1alpha1.ScimMember, 0, len(p.members))
-	unchanged := true
+	unchanged := !written
+	removed := p.after()
 	for i := range p.members {
 		stored := &p.members[i]
 		current := m.edited(stored)
+		if removed.has(i) {
+			if m.edits[stored.Value] == nil {
+				continue
+			}
+			unchanged = false
+		}
 		if current != nil {
 			kept = append(kept, *current)
 		}
@@ -321,8 +416,8 @@ func place(parts []*part, added []v1alpha1.ScimMember) []*part {
 			}
 			filledOne = true
 		}
-		n := min(chunkSize-len(p.members), len(added))
-		parts[target] = p.with(slices.Concat(p.members, added[:n]))
+		n := min(chunkSize-p.size(), len(added))
+		parts[target] = p.with(slices.Concat(p.left(), added[:n]))
 		added = added[n:]
 	}
 	for chunk := range slices.Chunk(added, chunkSize) {
@@ -337,9 +432,8 @@ func emptiest(parts []*part) int {
 	best := -1
 	for i, p := range parts {
 		switch {
-		case p.missing || len(p.members) >= chunkSize:
-		case best < 0, p.isNew() && !parts[best].isNew(),
-			p.isNew() == parts[best].isNew() && len(p.members) < len(parts[best].members):
+		case p.missing || p.size() >= chunkSize:
+		case best < 0, p.isNew() && !parts[best].isNew(), p.isNew() == parts[best].isNew() && p.size() < parts[best].size():
 			best = i
 		}
 	}

@@ -83,10 +83,11 @@ func (g *testGroup) change(t testing.TB, change func(schema.Set)) {
 		}
 		references = append(references, reference)
 	}
+	setRemoved(references, after.parts)
 	g.spec.SetChunks(references)
-	g.spec.SetChanges(after.added, after.dropped)
-	if len(after.added)+len(after.dropped) > maxChanges {
-		t.Errorf("%d added, %d removed in the group itself", len(after.added), len(after.dropped))
+	g.spec.SetChanges(after.added, nil)
+	if len(after.added) > maxChanges || len(after.added) > maxAdded && len(references) > 0 {
+		t.Errorf("%d added in the group itself", len(after.added))
 	}
 }
 
@@ -98,22 +99,19 @@ func (g *testGroup) all(t testing.TB) []string {
 	for _, m := range g.spec.EffectiveMembers() {
 		values = append(values, m.Value)
 	}
-	_, removed := g.spec.Changes()
 	stored := 0
 	for _, reference := range g.spec.Chunks() {
 		p, cached := session.load(reference)
 		if !cached || len(p.members) != int(reference.Count) || len(p.members) == 0 || len(p.members) > chunkSize {
 			t.Errorf("chunk has %d members, its reference says %d", len(p.members), reference.Count)
 		}
-		for i := range p.members {
-			if value := p.members[i].Value; !slices.Contains(removed, value) {
-				values = append(values, value)
-			}
-		}
-		stored += len(p.members)
+		chunk := &v1alpha1.ScimMemberChunkSpec{}
+		chunk.SetMembers(p.members)
+		values = append(values, Values(reference.MembersIn(chunk))...)
+		stored += int(reference.Count) - len(slices.Collect(reference.RemovedPositions()))
 	}
-	if inChunks := len(values) - len(g.spec.EffectiveMembers()); inChunks != stored-len(removed) {
-		t.Errorf("%d of %d members of chunks are members, %d are removed", inChunks, stored, len(removed))
+	if inChunks := len(values) - len(g.spec.EffectiveMembers()); inChunks != stored || g.spec.Size() != len(g.spec.Members)+inChunks+len(g.spec.EffectiveMembers())-len(g.spec.ListedMembers()) {
+		t.Errorf("%d members of chunks are members, the references say %d; the size is %d", inChunks, stored, g.spec.Size())
 	}
 	if len(g.spec.Chunks()) > maxReferences {
 		t.Errorf("%d chunks", len(g.spec.Chunks()))
@@ -211,36 +209,115 @@ func TestChangeWritesFewChunks(t *testing.T) {
 		name            string
 		change          func(schema.Set)
 		chunks, members int // that are written
-		changes, total  int
+		added, removed  int // in the group itself
+		total           int
 	}{
-		{"add 256", add("m", 0, 256), 0, 0, 256, 256},
-		{"add one more", add("m", 256, 257), 1, 257, 0, 257},
-		{"add 50,000", add("m", 0, 50_000), 50, 50_000, 0, 50_000},
-		{"add the same", add("m", 0, 50_000), 0, 0, 0, 50_000},
-		{"replace all with the same", replace(add("m", 0, 50_000)), 0, 0, 0, 50_000},
-		{"add one", add("x", 0, 1), 0, 0, 1, 50_001},
-		{"remove one", remove(300, 301), 0, 0, 2, 50_000},
-		{"remove one and add it again", func(s schema.Set) { remove(301, 302)(s); add("m", 301, 302)(s) }, 0, 0, 2, 50_000},
-		{"replace one", func(s schema.Set) { remove(302, 303)(s); add("n", 0, 1)(s) }, 0, 0, 4, 50_000},
-		{"replace all with others of a few", replace(add("m", 0, 49_990)), 0, 0, 10, 49_990},
-		{"add those again", add("m", 49_990, 50_000), 0, 0, 0, 50_000},
-		{"remove 256", remove(0, 256), 0, 0, 256, 49_744},
-		{"remove another one", remove(256, 257), 1, 1000 - 257, 0, 49_743},
-		{"add 1,000", add("x", 0, 1000), 2, 1000 - 257 + 1000, 0, 50_743},
-		{"remove 10 from each of 12 chunks", removeEach(4000, 1000, 10, 12), 0, 0, 120, 50_623},
-		{"remove one from each of 33 others", removeEach(16_000, 1000, 1, 33), 0, 0, 153, 50_590},
-		{"add 103", add("y", 0, 103), 0, 0, 256, 50_693},
-		{"add one more than fits", add("y", 103, 104), 10, 9*1000 + 743 + 14, 63, 50_694},
-		{"keep one chunk", replace(add("m", 1000, 2000)), 0, 0, 0, 1000},
-		{"replace it with others", replace(add("n", 0, 10)), 1, 10, 0, 10},
-		{"remove all", replace(func(schema.Set) {}), 0, 0, 0, 0},
+		{"add 256", add("m", 0, 256), 0, 0, 256, 0, 256},
+		{"add one more", add("m", 256, 257), 1, 257, 0, 0, 257},
+		{"add 50,000", add("m", 0, 50_000), 50, 50_000, 0, 0, 50_000},
+		{"add the same", add("m", 0, 50_000), 0, 0, 0, 0, 50_000},
+		{"replace all with the same", replace(add("m", 0, 50_000)), 0, 0, 0, 0, 50_000},
+		{"add one", add("x", 0, 1), 0, 0, 1, 0, 50_001},
+		{"remove one", remove(300, 301), 0, 0, 1, 1, 50_000},
+		{"remove one and add it again", func(s schema.Set) { remove(301, 302)(s); add("m", 301, 302)(s) }, 0, 0, 1, 1, 50_000},
+		{"replace one", func(s schema.Set) { remove(302, 303)(s); add("n", 0, 1)(s) }, 0, 0, 2, 2, 50_000},
+		{"replace all with others of a few", replace(add("m", 0, 49_990)), 0, 0, 0, 10, 49_990},
+		{"add those again", add("m", 49_990, 50_000), 0, 0, 0, 0, 50_000},
+		{"remove 256", remove(0, 256), 0, 0, 0, 256, 49_744},
+		{"remove another one", remove(256, 257), 0, 0, 0, 257, 49_743},
+		{"add 1,000", add("x", 0, 1000), 2, 1000 - 257 + 1000, 0, 0, 50_743},
+		{"remove 10 from each of 12 chunks", removeEach(4000, 1000, 10, 12), 0, 0, 0, 120, 50_623},
+		{"remove 20 from each of 12 others", removeEach(20_000, 1000, 20, 12), 0, 0, 0, 360, 50_383},
+		{"remove 20 from each of 12 more", removeEach(32_000, 1000, 20, 12), 0, 0, 0, 600, 50_143},
+		{"add 128", add("y", 0, 128), 0, 0, 128, 600, 50_271},
+		{"add one more than fits", add("y", 128, 129), 1, 743 + 129, 0, 600, 50_272},
+		{"remove 250 from one chunk", removeEach(44_000, 1000, 250, 1), 0, 0, 0, 850, 50_022},
+		{"remove 150 from another one", removeEach(45_000, 1000, 150, 1), 0, 0, 0, 1000, 49_872},
+		{"remove one more than fits", remove(46_000, 46_001), 2, 750 + 850, 0, 601, 49_871},
+		{"keep one chunk", replace(add("m", 1000, 2000)), 0, 0, 0, 0, 1000},
+		{"replace it with others", replace(add("n", 0, 10)), 1, 10, 0, 0, 10},
+		{"remove all", replace(func(schema.Set) {}), 0, 0, 0, 0, 0},
 	} {
 		g.change(t, c.change)
-		added, removed := g.spec.Changes()
-		if changes := len(added) + len(removed); g.chunks != c.chunks || g.members != c.members || changes != c.changes || len(g.all(t)) != c.total {
-			t.Errorf("%s: wrote %d chunks with %d members and %d changes, and has %d; want %d with %d, %d, and %d",
-				c.name, g.chunks, g.members, changes, len(g.all(t)), c.chunks, c.members, c.changes, c.total)
+		added, _ := g.spec.Changes()
+		removed := 0
+		for _, reference := range g.spec.Chunks() {
+			removed += len(slices.Collect(reference.RemovedPositions()))
 		}
+		if g.chunks != c.chunks || g.members != c.members || len(added) != c.added || removed != c.removed || len(g.all(t)) != c.total {
+			t.Errorf("%s: wrote %d chunks with %d members, %d are added and %d removed, and has %d; want %d with %d, %d, %d, and %d",
+				c.name, g.chunks, g.members, len(added), removed, len(g.all(t)), c.chunks, c.members, c.added, c.removed, c.total)
+		}
+	}
+}
+
+// TestManySmallChanges: a large group to which members are added and from which members are removed one at a time writes few chunks,
+// and few at a time.
+func TestManySmallChanges(t *testing.T) {
+	const size, changes = 20_000, 4_000
+	g, random, model := newTestGroup(t), rand.New(rand.NewPCG(1, 2)), map[string]bool{}
+	members := scimtest.Sequence("m", 0, size)
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, members...) })
+	for _, value := range members {
+		model[value] = true
+	}
+	total, most := 0, 0
+	for i := range changes {
+		added, at := fmt.Sprintf("n%07d", i), random.IntN(size)
+		g.change(t, func(s schema.Set) { scimtest.AddMembers(s, added) })
+		total, most = total+g.chunks, max(most, g.chunks)
+		g.change(t, func(s schema.Set) { s.Delete(members[at]) })
+		total, most = total+g.chunks, max(most, g.chunks)
+		delete(model, members[at])
+		model[added], members[at] = true, added
+		if i%500 == 0 && !slices.Equal(g.all(t), slices.Sorted(maps.Keys(model))) {
+			t.Fatalf("after %d changes, %d members are stored, want %d", i, len(g.all(t)), len(model))
+		}
+	}
+	if !slices.Equal(g.all(t), slices.Sorted(maps.Keys(model))) {
+		t.Errorf("%d members are stored, want %d", len(g.all(t)), len(model))
+	}
+	t.Logf("%d changes wrote %d chunks, at most %d at a time", 2*changes, total, most)
+	if total > changes/25 || most > 10 {
+		t.Errorf("%d changes wrote %d chunks, at most %d at a time", 2*changes, total, most)
+	}
+}
+
+// TestRemovalsOfEarlierVersions: memberChanges of earlier versions remove members of chunks, and the next change stores their positions.
+func TestRemovalsOfEarlierVersions(t *testing.T) {
+	g := newTestGroup(t)
+	members := scimtest.Sequence("m", 0, 2*chunkSize)
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, members...) })
+	g.spec.SetChanges(nil, []string{members[7], members[chunkSize+9]})
+	if n := g.session(t).Members(&g.spec).Len(); n != 2*chunkSize-2 {
+		t.Errorf("%d members", n)
+	}
+	g.change(t, func(s schema.Set) { s.Delete(members[8]); scimtest.AddMembers(s, members[chunkSize+9]) })
+	chunks := g.spec.Chunks()
+	if want := slices.Concat(members[:7], members[9:]); g.spec.MemberChanges != "" || chunks[0].Removed != "7,8" || chunks[1].Removed != "" || !slices.Equal(g.all(t), want) {
+		t.Errorf("stored as %q and %q", g.spec.MemberChanges, g.spec.MemberChunkList)
+	}
+}
+
+// TestRemovedPositions: positions that are no positions are ignored.
+func TestRemovedPositions(t *testing.T) {
+	spec := &v1alpha1.ScimGroupSpec{MemberChunkList: "m-1 3 0,2\nm-11 2 1\nm-2 4 x,1,99\nm-3 1\n", MemberChunks: []v1alpha1.ScimMemberChunkReference{{Name: "m-4", Count: 2, Removed: "1"}}}
+	for place, want := range map[Place]bool{
+		{"m-1", 0}: true, {"m-1", 1}: false, {"m-1", 2}: true, {"m-11", 1}: true, {"m-11", 0}: false, {"m-2", 1}: true, {"m-2", 0}: false, {"m-3", 0}: false,
+		{"m-4", 1}: true, {"m-4", 0}: false, {"m", 0}: false,
+	} {
+		if got := spec.RemovesFrom(place.Chunk, place.Position); got != want {
+			t.Errorf("%v is removed: %v", place, got)
+		}
+	}
+	chunk := &v1alpha1.ScimMemberChunkSpec{Users: "a\nb\nc\nd\n"}
+	if got := Values(spec.Chunks()[2].MembersIn(chunk)); !slices.Equal(got, []string{"a", "c", "d"}) {
+		t.Errorf("members are %v", got)
+	}
+	again := &v1alpha1.ScimGroupSpec{}
+	again.SetChunks(spec.Chunks())
+	if !slices.Equal(again.Chunks(), spec.Chunks()) {
+		t.Errorf("written as %q", again.MemberChunkList)
 	}
 }
 
@@ -466,19 +543,29 @@ func TestListedMembersKeepTheirType(t *testing.T) {
 	}
 }
 
-// BenchmarkOneMember measures the change of one member without an API server.
+// BenchmarkOneMember measures the change of one member without an API server, in the large group with as many removed members as fit.
 func BenchmarkOneMember(b *testing.B) {
 	for _, size := range []int{100, 50_000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			g := newTestGroup(b)
-			g.change(b, func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence("m", 0, size)...) })
+			members := scimtest.Sequence("m", 0, size)
+			g.change(b, func(s schema.Set) { scimtest.AddMembers(s, members...) })
+			for i := 0; i < size/50; i += maxChanges {
+				g.change(b, func(s schema.Set) {
+					for j := i; j < min(i+maxChanges, size/50); j++ {
+						s.Delete(members[j*50])
+					}
+				})
+			}
 			b.ReportAllocs()
 			for b.Loop() {
 				m := g.session(b).Members(&g.spec)
 				scimtest.AddMembers(m, "new")
-				if after := m.layout(); !slices.Contains(after.added, "new") {
+				after := m.layout()
+				if !slices.Contains(after.added, "new") {
 					b.Fatal("the member is not in the group itself")
 				}
+				setRemoved(g.spec.Chunks(), after.parts)
 			}
 		})
 	}

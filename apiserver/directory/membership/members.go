@@ -13,8 +13,8 @@ import (
 )
 
 // Members is the attribute members of a group as a schema.Set: the members in the group itself (in
-// place, and those that its memberChanges add) and those in its chunks, without those that its memberChanges
-// remove. Chunks are immutable and indexed by member in the cache, so a lookup costs the same in a group of any size.
+// place, and those that its memberChanges add) and those in its chunks, without those that the references
+// to the chunks remove. Chunks are immutable and indexed by member in the cache, so a lookup costs the same in a group of any size.
 //
 // Edits are recorded separately from the stored members; Session.Save writes them to memberChanges or to the affected chunks.
 type Members struct {
@@ -24,10 +24,9 @@ type Members struct {
 	removed []string
 	// inPlace are listed without removed.
 	inPlace []v1alpha1.ScimMember
-	// added are the users that memberChanges adds to those in parts, and dropped the members of parts that it removes.
-	added   map[string]*v1alpha1.ScimMember
-	dropped map[string]bool
-	parts   []*part
+	// added are the users that memberChanges adds to those in parts.
+	added map[string]*v1alpha1.ScimMember
+	parts []*part
 	// byName are the parts by chunk name.
 	byName map[string]*part
 	// uncached are the parts that the index of the cache does not cover yet.
@@ -59,7 +58,8 @@ func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
 		session: s, listed: spec.Members, removed: spec.RemovedMembers, inPlace: spec.ListedMembers(), edits: map[string]*v1alpha1.ScimMember{},
 		parts: make([]*part, 0, len(references)), byName: make(map[string]*part, len(references)),
 	}
-	m.setChanges(spec.Changes())
+	added, removed := spec.Changes()
+	m.setAdded(added)
 	for _, reference := range references {
 		if m.byName[reference.Name] != nil {
 			continue // a manifest may repeat a reference
@@ -71,21 +71,23 @@ func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
 			m.uncached = append(m.uncached, p)
 		}
 	}
+	for _, value := range removed {
+		for _, p := range m.partsWith(value) {
+			for _, i := range p.positions(value) {
+				p.removed.add(i)
+			}
+		}
+	}
 	return m
 }
 
-// setChanges sets the changes of the members of chunks.
-func (m *Members) setChanges(added, removed []string) {
-	m.added, m.dropped = make(map[string]*v1alpha1.ScimMember, len(added)), make(map[string]bool, len(removed))
+// setAdded sets the users that memberChanges adds.
+func (m *Members) setAdded(added []string) {
+	m.added = make(map[string]*v1alpha1.ScimMember, len(added))
 	users := make([]v1alpha1.ScimMember, len(added))
 	for i, value := range added {
 		users[i].Value = value
 		m.added[value] = &users[i]
-	}
-	for _, value := range removed {
-		if m.added[value] == nil {
-			m.dropped[value] = true
-		}
 	}
 }
 
@@ -146,14 +148,26 @@ func (m *Members) Stored(value string) *v1alpha1.ScimMember {
 	if added := m.added[value]; added != nil {
 		return added
 	}
-	if m.dropped[value] {
-		return nil
-	}
-	return m.inChunk(value)
+	return m.storedInChunk(value)
 }
 
-// inChunk returns a member of a chunk, dropped or not; nil if there is none.
+// storedInChunk returns a member of a chunk that is a member of the group; nil if there is none.
+func (m *Members) storedInChunk(value string) *v1alpha1.ScimMember {
+	for _, p := range m.partsWith(value) {
+		for _, i := range p.positions(value) {
+			if !p.removed.has(i) {
+				return &p.members[i]
+			}
+		}
+	}
+	return nil
+}
+
+// inChunk returns a member of a chunk, removed or not; nil if there is none.
 func (m *Members) inChunk(value string) *v1alpha1.ScimMember {
+	if found := m.storedInChunk(value); found != nil {
+		return found
+	}
 	for _, p := range m.partsWith(value) {
 		if found := p.find(value); found != nil {
 			return found
@@ -203,21 +217,16 @@ func (m *Members) Len() int {
 func (m *Members) storedLen() int {
 	count := 0
 	for _, p := range m.parts {
-		count += len(p.members)
+		count += len(p.members) - p.removed.count()
 	}
-	inChunk := func(value string) bool { return len(m.parts) > 0 && len(m.partsWith(value)) > 0 }
-	for value := range m.dropped {
-		if inChunk(value) {
-			count--
-		}
-	}
+	inChunk := func(value string) bool { return len(m.parts) > 0 && m.storedInChunk(value) != nil }
 	for value := range m.added {
 		if !inChunk(value) {
 			count++
 		}
 	}
 	for i := range m.inPlace {
-		if value := m.inPlace[i].Value; m.added[value] == nil && (m.dropped[value] || !inChunk(value)) {
+		if value := m.inPlace[i].Value; m.added[value] == nil && !inChunk(value) {
 			count++
 		}
 	}
@@ -292,7 +301,7 @@ func (m *Members) References() iter.Seq[*v1alpha1.ScimMember] {
 // stored iterates over the stored members, without the edits, each once.
 func (m *Members) stored() iter.Seq[*v1alpha1.ScimMember] {
 	return func(yield func(*v1alpha1.ScimMember) bool) {
-		other := maps.Clone(m.dropped) // not members, or not because of a chunk
+		other := map[string]bool{} // not members because of a chunk
 		for i := range m.inPlace {
 			other[m.inPlace[i].Value] = true
 			if !yield(&m.inPlace[i]) {
@@ -307,7 +316,7 @@ func (m *Members) stored() iter.Seq[*v1alpha1.ScimMember] {
 		}
 		for _, p := range m.parts {
 			for i := range p.members {
-				if x := &p.members[i]; !other[x.Value] && !yield(x) {
+				if x := &p.members[i]; !p.removed.has(i) && !other[x.Value] && !yield(x) {
 					return
 				}
 			}

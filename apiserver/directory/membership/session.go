@@ -1,5 +1,6 @@
-// Package membership stores the members of SCIM groups: those that a manifest lists and the last changes in the ScimGroup
-// itself, and all others in immutable ScimMemberChunks that the group refers to.
+// Package membership stores the members of SCIM groups: those that a manifest lists and those that were added last in the ScimGroup
+// itself, and all others in immutable ScimMemberChunks that the group refers to. A reference has the positions in the chunk of members
+// that were removed.
 //
 // Members is the attribute members of one group. A change of it goes through layout, which plans where they are
 // stored (pure), and Session.Save, which writes the new chunks before the group refers to them. Its
@@ -205,9 +206,10 @@ func (s *Session) save(spec *v1alpha1.ScimGroupSpec, m *Members, end func()) (ch
 	if err != nil {
 		return nil, err
 	}
+	setRemoved(references, after.parts)
 	if !slices.Equal(references, spec.Chunks()) {
 		spec.SetChunks(references)
 	}
-	spec.SetChanges(after.added, after.dropped)
+	spec.SetChanges(after.added, nil)
 	return m.changes(), nil
 }
