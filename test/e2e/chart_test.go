@@ -19,14 +19,21 @@ import (
 	"github.com/quoin-dev/quoin/test/e2e/internal/backups"
 	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
 	"github.com/quoin-dev/quoin/test/e2e/internal/servers"
+	"github.com/quoin-dev/quoin/test/internal/keycloak"
 )
 
-// chartNamespaces are the namespaces of Quoin and of the account, and the volume that a storage class would create.
-const chartNamespaces = `
+// release is the name of the release of the chart.
+const release = "quoin"
+
+// chartNamespace is the namespace of Quoin.
+const chartNamespace = `
 apiVersion: v1
 kind: Namespace
 metadata: {name: quoin-system, labels: {pod-security.kubernetes.io/enforce: restricted}}
----
+`
+
+// chartNamespaces are the namespaces of Quoin and of the account, and the volume that a storage class would create.
+const chartNamespaces = chartNamespace + `---
 apiVersion: v1
 kind: Namespace
 metadata: {name: %[1]s, labels: {pod-security.kubernetes.io/enforce: restricted}}
@@ -76,7 +83,6 @@ metadata: {name: %s, namespace: %s, labels: {by: gateway}}
 // An administrator installs, changes and removes the Helm chart. All processes of Quoin are pods.
 var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 	const (
-		release    = "quoin"
 		aggregated = "v1.api.platform.quoin.dev"
 		export     = "/api/v1/audit-logs/export"
 		// testTimeout is the time in which the start-up check expects a response of a component.
@@ -94,20 +100,14 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		onlyReal("simulated nodes run no containers")
-		Expect(world.BuildHelm(ctx)).To(Succeed())
 		t.push(ctx, "v1.2.2", "v1.2.3")
-		takeOver(ctx, t)
+		t.register()
+		takeOver(ctx)
 		i.registry = world.ProxyRegistry()
 		volume := filepath.Join(world.Dir, "chart-volume")
 		Expect(os.Mkdir(volume, 0o700)).To(Succeed())
 		apply(ctx, fmt.Sprintf(chartNamespaces, t.name, volume))
-		repository, tag, _ := strings.Cut(quoinImage(), "/quoin:")
-		install = []string{
-			"install", release, cluster.Repository("charts", "quoin"), "--wait", "--timeout=3m",
-			"--set", "image.repository=" + repository + "/quoin,image.tag=" + tag + ",apiserver.aggregation.enabled=true",
-			"--set", "accountNamespaces={" + t.name + "},startupCheck.timeoutSeconds=" + testTimeout,
-			"--set", "controller.extraArgs={--allow-insecure-git,--warm-up}", // Git servers without certificates, and models that must compile
-		}
+		install = helmInstall("accountNamespaces={" + t.name + "},startupCheck.timeoutSeconds=" + testTimeout)
 	})
 
 	// deployments returns the numbers of ready pods.
@@ -259,7 +259,8 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 
 // installation is the Helm chart on the cluster.
 type installation struct {
-	registry string // address of the registry for pods
+	registry string           // address of the registry for pods
+	idp      *keycloak.Server // nil if nobody signs in
 }
 
 // newTenant creates an account that the processes of the chart serve. Its channel has the real server.
@@ -267,22 +268,35 @@ func (i *installation) newTenant(ctx context.Context, name string, tags ...strin
 	return startTenant(ctx, &tenant{name: name, digests: map[string]string{}, server: true, registry: i.registry}, tags)
 }
 
-// takeOver stops the default controller and removes what it needs, so that the journey can install Quoin. After the journey
+// takeOver stops the default controller and removes what it needs, so that the journey can install the chart. After the journey
 // it removes the chart, and installs that again.
-func takeOver(ctx context.Context, t *tenant) {
+func takeOver(ctx context.Context) {
 	GinkgoHelper()
+	Expect(world.BuildHelm(ctx)).To(Succeed())
 	runDefaultController(ctx) // removes the finalizers of accounts of journeys before
 	awaitCalm(ctx)
 	quoin.Stop()
-	tenants = append(tenants, t)
-	DeferCleanup(t.remove)
 	DeferCleanup(func(ctx SpecContext) {
-		world.MustHelm(ctx, "uninstall", "quoin", "--ignore-not-found", "--wait", "--timeout=2m")
+		world.MustHelm(ctx, "uninstall", release, "--ignore-not-found", "--wait", "--timeout=2m")
 		kubectl(ctx, "delete", "namespace/"+cluster.Namespace, "--ignore-not-found", "--timeout=90s")
 		kubectl(ctx, "delete", "pv/quoin-apiserver", "--ignore-not-found", "--timeout=60s")
 		Expect(world.Install(ctx)).To(Succeed())
 	})
 	Expect(world.Uninstall(ctx)).To(Succeed())
+}
+
+// helmInstall returns the arguments of helm install with additional values. Git servers need no certificates, and models must
+// compile.
+func helmInstall(values ...string) []string {
+	repository, tag, _ := strings.Cut(quoinImage(), "/quoin:")
+	args := []string{"install", release, cluster.Repository("charts", "quoin"), "--wait", "--timeout=3m"}
+	for _, set := range append([]string{
+		"image.repository=" + repository + "/quoin,image.tag=" + tag + ",apiserver.aggregation.enabled=true",
+		"controller.extraArgs={--allow-insecure-git,--warm-up}",
+	}, values...) {
+		args = append(args, "--set", set)
+	}
+	return args
 }
 
 // chartPods returns the names of the pods of a component.

@@ -35,6 +35,7 @@ func showEvidence(ctx context.Context) {
 	}
 	show("accounts and channels", "get", "acct,relch", "-o", "wide")
 	show("pods of Quoin", "get", "pods", "-n", cluster.Namespace, "-o", "wide")
+	show("logs of Quoin", "logs", "-n", cluster.Namespace, "-l", "app.kubernetes.io/name=quoin", "--prefix", "--tail=20", "--max-log-requests=10")
 	show("events of Quoin", "get", "events", "-n", cluster.Namespace, "--sort-by=.lastTimestamp")
 	for _, t := range tenants {
 		show("in namespace "+t.name, "get", "quoin,replicasets,pods", "-n", t.name, "-o", "wide")

@@ -13,7 +13,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
-	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
 	"github.com/quoin-dev/quoin/test/e2e/internal/gitserver"
 	"github.com/quoin-dev/quoin/test/e2e/internal/pages"
@@ -42,17 +41,16 @@ subjects: [{kind: ServiceAccount, name: quoin-controller, namespace: quoin-syste
 // missingModel is the name of a model in the project's branch "broken" that does not exist.
 const missingModel = "stg_orders_of_nobody"
 
-// Journey h: runs the commands of docs/journeys/h-dbt-git.md with real dbt.
-var _ = Describe("A data model from dbt", Ordered, func() {
+// syncDbt adds the specs of journey h to a journey of the Helm chart: run the commands of docs/journeys/h-dbt-git.md with real dbt.
+func (i *installation) syncDbt() {
 	w := &dbtWorld{}
 	var page *pages.Page
 
 	BeforeAll(func(ctx SpecContext) {
-		onlyReal("simulated pods do not run dbt")
-		w.start(ctx)
+		w.start(ctx, i)
 		page = pages.Open(cluster.Repository("docs", "journeys", "h-dbt-git.md"), w.shell)
 		Eventually(w.deployment(dbtDeployment)).WithContext(ctx).WithTimeout(rolled).Should(run(newerServer))
-	}, NodeTimeout(3*rolled)) // including the build of the image with dbt
+	}, NodeTimeout(3*rolled))
 
 	It("has the tables of the project, which dbt has built and tested in a pod", func(ctx SpecContext) {
 		outputs := page.Run("Build the tables")
@@ -111,7 +109,7 @@ var _ = Describe("A data model from dbt", Ordered, func() {
 		Eventually(w.running).WithContext(ctx).Should(BeEmpty())
 		Expect(w.heads(ctx)).To(Equal(before))
 	}, SpecTimeout(rolled))
-})
+}
 
 // syncs returns the path of the syncs.
 func (w *dbtWorld) syncs(ctx context.Context) string { return w.path(ctx, dbtDeployment) + "/dbt-sync" }
@@ -157,16 +155,15 @@ func (w *dbtWorld) heads(ctx context.Context) []string {
 	return heads
 }
 
-// start pushes the image, and starts the servers and a shell with the variables of .local/env.
-func (w *dbtWorld) start(ctx context.Context) {
+// start creates the account, and starts a shell with the variables of .local/env.
+func (w *dbtWorld) start(ctx context.Context, i *installation) {
 	GinkgoHelper()
-	Expect(world.PushDbt(ctx, dbtImage())).To(Succeed())
-	w.tenant = newServerTenant(ctx, "demo", "v"+newerServer)
+	w.tenant = i.newTenant(ctx, "demo", "v"+newerServer)
 	apply(ctx, fmt.Sprintf(dbtAccess, w.name))
 	warehousePassword(ctx, w.tenant)
-	database := postgrestest.StartServer(GinkgoTB())
-	w.rest = startREST(ctx, w.tenant, "--database-url="+database.Database(GinkgoTB()), "--dbt-image="+dbtImage(), "--allow-insecure-git")
-	gateways := servers.StartGateways(ctx, world)
+	w.rest = servers.InstalledReplicas(ctx, world, w.name, w.host())
+	gateways := servers.InstalledGateways(ctx, world)
+	servers.ForwardInstalled(ctx, world)
 
 	example := cluster.Repository("hack", "dbt", "example")
 	money := gitserver.StartWith(world.Address(), filepath.Join(example, "money"))

@@ -30,17 +30,47 @@ const (
 	personName     = "ada@example.com"
 	personPassword = "correct horse battery staple"
 	realmName      = "people"
+	signInAccount  = "people"
 	clientSecret   = "secret-of-the-client"
 	// warehouseSecret is that of Quoin as the client of the integration, and accessTokens the lifetime of access tokens.
 	warehouseSecret = "secret-of-the-warehouse"
 	accessTokens    = time.Minute
 )
 
-// Journey j: a person signs in at Keycloak with a browser, for the command line. See docs/journeys/j-sign-in.md.
+// Journey j on simulated nodes; on a real node the servers are pods of the Helm chart.
 var _ = Describe("Signing in", Ordered, func() {
 	w := &signInWorld{}
-	BeforeAll(func(ctx SpecContext) { w.start(ctx) }, NodeTimeout(20*time.Minute)) // including the download of Keycloak
+	BeforeAll(func(ctx SpecContext) {
+		onlySimulated("it is a part of the journey of the Helm chart")
+		browser.Prepare(GinkgoTB())
+		w.idp = startKeycloak()
+		database := postgrestest.StartServer(GinkgoTB())
+		w.tenant = newTenant(ctx, signInAccount, "v1.2.3")
+		GinkgoTB().Setenv("SSL_CERT_DIR", w.idp.CAFolder) // for the processes of Quoin
+		w.rest = startREST(ctx, w.tenant, "--database-url="+database.Database(GinkgoTB()))
+		w.start(ctx)
+	}, NodeTimeout(20*time.Minute)) // including the download of Keycloak
 
+	w.signInAndOut()
+})
+
+// signIn adds the specs of journey j to a journey of the Helm chart.
+func (i *installation) signIn() {
+	w := &signInWorld{}
+	BeforeAll(func(ctx SpecContext) {
+		w.idp = i.idp
+		w.tenant = i.newTenant(ctx, signInAccount, "v1.2.3")
+		w.rest = servers.InstalledReplicas(ctx, world, w.tenant.name, w.tenant.host())
+		servers.ForwardInstalled(ctx, world)
+		w.start(ctx)
+	}, NodeTimeout(5*time.Minute))
+
+	w.signInAndOut()
+}
+
+// signInAndOut adds the specs of journey j: a person signs in at Keycloak with a browser, for the command line. See
+// docs/journeys/j-sign-in.md.
+func (w *signInWorld) signInAndOut() {
 	It("connects a device after the person has signed in at Keycloak", func(ctx SpecContext) {
 		device := w.cli.Do(ctx, commandline.Start, http.StatusOK, map[string]string{"client_id": "cube-cli"})
 		code, page := text(device, "device_code"), text(device, "verification_uri_complete")
@@ -120,11 +150,11 @@ var _ = Describe("Signing in", Ordered, func() {
 		for _, secret := range []string{w.cli.Token, w.refreshToken, w.deviceCode, clientSecret, warehouseSecret, w.lastCredential, personPassword} {
 			Expect(audited.Text).NotTo(ContainSubstring(secret))
 			for _, replica := range w.rest.Replicas {
-				Expect(os.ReadFile(replica.Log)).NotTo(ContainSubstring(secret))
+				Expect(replica.Output()).NotTo(ContainSubstring(secret))
 			}
 		}
 	}, SpecTimeout(3*timeout))
-})
+}
 
 // signInWorld is an account whose people sign in at Keycloak.
 type signInWorld struct {
@@ -144,30 +174,31 @@ type signInWorld struct {
 	lastCredential string
 }
 
-// start starts Keycloak, the servers, a browser and the command line. Scripts of pages do not run in the browser.
-func (w *signInWorld) start(ctx context.Context) {
+// startKeycloak starts Keycloak with the realm of the account.
+func startKeycloak() *keycloak.Server {
 	GinkgoHelper()
-	t := GinkgoTB()
-	browser.Prepare(t)
-	address := fmt.Sprintf("127.0.0.1:%d", world.RESTPort())
-	w.tenant = &tenant{name: "people"}
-	w.idp = keycloak.Start(t, keycloak.Realm{
+	host := (&tenant{name: signInAccount}).host()
+	return keycloak.StartAt(GinkgoTB(), world.Address(), keycloak.Realm{
 		Name: realmName, Groups: []string{"platform"},
 		Users: []keycloak.User{{Email: personName, Password: personPassword, FirstName: "Ada", LastName: "Lovelace", Groups: []string{"platform"}}},
 		Clients: []keycloak.Client{
-			{ID: "quoin", Secret: clientSecret, RedirectURIs: []string{"https://" + w.tenant.host() + "/auth/callback/*"}},
-			{ID: "warehouse", Secret: warehouseSecret, RedirectURIs: []string{"https://" + w.tenant.host() + "/auth/integrations/callback"}},
+			{ID: "quoin", Secret: clientSecret, RedirectURIs: []string{"https://" + host + "/auth/callback/*"}},
+			{ID: "warehouse", Secret: warehouseSecret, RedirectURIs: []string{"https://" + host + "/auth/integrations/callback"}},
 		},
 		AccessTokens: accessTokens,
 	})
-	database := postgrestest.StartServer(t)
-	w.tenant = newTenant(ctx, w.tenant.name, "v1.2.3")
+}
+
+// start configures the account, and starts a browser and the command line. Scripts of pages do not run in the browser.
+func (w *signInWorld) start(ctx context.Context) {
+	GinkgoHelper()
 	Expect(w.idp.Await(ctx, realmName)).To(Succeed())
-	t.Setenv("SSL_CERT_DIR", w.idp.CAFolder) // for the processes of Quoin
-	w.rest = startREST(ctx, w.tenant, "--database-url="+database.Database(t))
 	w.configure(ctx)
+	address := fmt.Sprintf("127.0.0.1:%d", world.RESTPort())
 	w.cli = commandline.New(w.rest.Host, address, w.rest.CAFile)
-	w.person = browser.Start(t, w.roots(), map[string]string{w.rest.Host: address, w.idp.Address: w.idp.Address})
+	w.person = browser.Start(GinkgoTB(), w.roots(), map[string][]string{
+		w.rest.Host: append([]string{address}, w.rest.Addresses()...), w.idp.Address: {w.idp.Address},
+	})
 }
 
 // configure makes Keycloak the issuer of the account, and provisions the person.

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quoin-dev/quoin/internal/agent/stream"
-	"github.com/quoin-dev/quoin/internal/store/postgrestest"
 	"github.com/quoin-dev/quoin/test/e2e/internal/chatlines"
 	"github.com/quoin-dev/quoin/test/e2e/internal/cluster"
 	"github.com/quoin-dev/quoin/test/e2e/internal/gitserver"
@@ -45,7 +44,7 @@ kind: ModelEndpoint
 metadata: {name: scripted}
 spec:
   protocol: OpenAI
-  baseURL: %[2]s
+  baseURL: %[2]s/v1
   model: scripted
   apiKeySecretRef: {name: scripted-model, key: apiKey}
   allowedAccounts: [%[1]s]
@@ -72,9 +71,9 @@ eval_questions:
   sql: SELECT name FROM customers GROUP BY 1 ORDER BY 1 LIMIT 1
 `
 
-// Journey l: apply the manifests of docs/journeys/j-data-access.md and l-agents.md. A real model answers, and a scripted one queries
-// real pods.
-var _ = Describe("People who ask agents", Ordered, func() {
+// askAgents adds the specs of journey l to a journey of the Helm chart: apply the manifests of docs/journeys/j-data-access.md and
+// l-agents.md. A real model answers, and a scripted one queries real pods.
+func (i *installation) askAgents() {
 	var (
 		t       *tenant
 		control *servers.REST
@@ -119,14 +118,11 @@ var _ = Describe("People who ask agents", Ordered, func() {
 	says := func(l *stream.Line) bool { return l.IsFinal() && l.Content != nil && *l.Content != "" }
 
 	BeforeAll(func(ctx SpecContext) {
-		onlyReal("simulated pods do not query data")
-		model, scripted = models.StartProxy(modelserver.Start(GinkgoTB(), modelContext)), models.StartScripted()
-		t = newServerTenant(ctx, "agents", "v"+policyServer)
+		model, scripted = models.StartProxy(world.Address(), modelserver.Start(GinkgoTB(), modelContext)), models.StartScripted(world.Address())
+		t = i.newTenant(ctx, "agents", "v"+policyServer)
 		kubectl(ctx, "patch", "acct/"+t.name, "--type=merge", "-p", `{"spec":{"plan":"Enterprise","auditLog":{"enabled":true}}}`)
 		warehousePassword(ctx, t)
-		gateways := servers.StartGateways(ctx, world)
-		control = startREST(ctx, t, "--database-url="+postgrestest.StartServer(GinkgoTB()).Database(GinkgoTB()),
-			fmt.Sprintf("--gateway-address=127.0.0.1:%d", world.GatewayPort()), "--gateway-ca-file="+gateways.CAFile, "--allow-insecure-git")
+		control = servers.InstalledReplicas(ctx, world, t.name, t.host())
 		key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "scripted-model"}, StringData: map[string]string{"apiKey": modelKey}}
 		Expect(world.API.Create(ctx, key)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
@@ -135,8 +131,8 @@ var _ = Describe("People who ask agents", Ordered, func() {
 		})
 		t.applyDocumented(ctx, "j-data-access.md", "l-agents.md")
 		// The model of the page is that of make up; this one has other ports.
-		kubectl(ctx, "patch", "modelep/smollm2", "--type=merge", "-p", `{"spec":{"baseURL":"`+model.URL+`/v1"}}`)
-		apply(ctx, fmt.Sprintf(scriptedAgent, t.name, scripted.URL))
+		kubectl(ctx, "patch", "modelep/smollm2", "--type=merge", "-p", `{"spec":{"baseURL":"`+t.service(ctx, "smollm2", model.URL)+`/v1"}}`)
+		apply(ctx, fmt.Sprintf(scriptedAgent, t.name, t.service(ctx, "scripted", scripted.URL)))
 		kubectl(ctx, "wait", "suser,sgrp,uattr,qkey", "--all", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
 		kubectl(ctx, "wait", "qdep/customers", "-n", t.name, "--for=condition=Ready", "--timeout=180s")
 		kubectl(ctx, "wait", "modelep/smollm2", "modelep/scripted", "--for=condition=Ready", "--timeout=60s")
@@ -363,7 +359,31 @@ var _ = Describe("People who ask agents", Ordered, func() {
 		// ada has one country, and no names.
 		Expect(verdicts("ada")).To(Equal(map[string]string{"customers-by-country": "pass", "all-customers": "pass", "names": "error"}))
 	}, SpecTimeout(3*rolled))
-})
+}
+
+// service creates a Service that leads to a server on this machine, at a URL without path, and returns its URL in the cluster: models
+// without TLS must be Services.
+func (t *tenant) service(ctx context.Context, name, server string) string {
+	GinkgoHelper()
+	at, err := url.Parse(server)
+	Expect(err).NotTo(HaveOccurred())
+	apply(ctx, fmt.Sprintf(modelService, name, t.name, at.Hostname(), at.Port()))
+	return "http://" + name + "." + t.name + ".svc"
+}
+
+const modelService = `
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: %[2]s}
+spec: {ports: [{port: 80, targetPort: %[4]s}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s, namespace: %[2]s, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: IPv4
+endpoints: [{addresses: [%[3]s]}]
+ports: [{port: %[4]s}]
+`
 
 // modelWithQuestions returns a folder with the model of the deployment customers, and questions beside it.
 func modelWithQuestions(ctx context.Context, t *tenant) string {

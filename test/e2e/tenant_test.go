@@ -117,13 +117,18 @@ func newServerTenant(ctx context.Context, name string, tags ...string) *tenant {
 }
 
 func startTenant(ctx context.Context, t *tenant, tags []string) *tenant {
-	tenants = append(tenants, t)
-	DeferCleanup(t.remove)
+	t.register()
 	t.push(ctx, tags...)
 	t.awaitRemoval(ctx)
 	apply(ctx, fmt.Sprintf(tenantManifest, t.name, t.repository(), t.host(), world.GatewayPort(), t.registry != ""))
 	kubectl(ctx, "wait", "acct/"+t.name, "relch/"+t.name, "--for=condition=Ready", "--timeout=60s")
 	return t
+}
+
+// register deletes the tenant after the journey.
+func (t *tenant) register() {
+	tenants = append(tenants, t)
+	DeferCleanup(t.remove)
 }
 
 // remove deletes all objects of the journey.

@@ -123,11 +123,11 @@ type endpoint struct{ url, token string }
 // startUpgrade installs the chart of the previous commit, and starts its processes and an account.
 func startUpgrade(ctx SpecContext) *upgrade {
 	GinkgoHelper()
-	Expect(world.BuildHelm(ctx)).To(Succeed())
 	u := &upgrade{tenant: &tenant{name: "fleet", digests: map[string]string{}}, binary: world.Binary()}
 	u.previous = previousCommit(ctx, cmp.Or(os.Getenv("QUOIN_UPGRADE_FROM"), "HEAD~1"))
 	u.push(ctx, "v1.2.3")
-	takeOver(ctx, u.tenant)
+	u.register()
+	takeOver(ctx)
 	apply(ctx, upgradeNamespace)
 	u.helm(ctx, "install", filepath.Join(u.previous, "charts", "quoin"),
 		"--set=image.repository="+world.Env["QUOIN_REGISTRY"]+"/quoin,image.tag=previous,controller.replicas=3,apiserver.database.enabled=false")

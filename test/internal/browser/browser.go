@@ -60,18 +60,22 @@ func Prepare(t testing.TB) (program string) {
 	return ""
 }
 
-// Start starts a browser, which is stopped after the test. The servers are the addresses of servers by host:port in URLs. The
-// roots verify their certificates, and the browser trusts only those certificates.
-func Start(t testing.TB, roots *x509.CertPool, servers map[string]string) *Browser {
+// Start starts a browser, which is stopped after the test. The servers are the addresses of servers by host:port in URLs: the first one is
+// that to which the browser connects, and others are those of replicas behind it. The roots verify their certificates, and the browser
+// trusts only those certificates.
+func Start(t testing.TB, roots *x509.CertPool, servers map[string][]string) *Browser {
 	t.Helper()
 	program := Prepare(t)
 	var trusted, rules []string
-	for host, address := range servers {
-		hash, err := certificateOf(roots, host, address)
-		if err != nil {
-			t.Fatalf("the certificate of %s: %v", host, err)
+	for host, addresses := range servers {
+		for _, address := range addresses {
+			hash, err := certificateOf(roots, host, address)
+			if err != nil {
+				t.Fatalf("the certificate of %s: %v", host, err)
+			}
+			trusted = append(trusted, hash)
 		}
-		trusted, rules = append(trusted, hash), append(rules, "MAP "+host+" "+address)
+		rules = append(rules, "MAP "+host+" "+addresses[0])
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(program), chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(timeout),

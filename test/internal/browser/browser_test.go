@@ -35,7 +35,7 @@ func TestProblems(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	const host = "example.com:8443"
-	b := browser.Start(t, roots, map[string]string{host: server.Listener.Addr().String()})
+	b := browser.Start(t, roots, map[string][]string{host: {server.Listener.Addr().String()}})
 	b.Open("https://" + host + "/good")
 	if problems := b.Problems(); len(problems) > 0 {
 		t.Errorf("problems of the good page: %q", problems)

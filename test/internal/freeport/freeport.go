@@ -28,7 +28,10 @@ var reserved struct {
 
 // Address returns a loopback address that is reserved for the processes of a test until the test process ends. A server
 // may be killed and started on it again: no connection has the port as its own, and no other test process gets it.
-func Address() (string, error) {
+func Address() (string, error) { return AddressAt("127.0.0.1") }
+
+// AddressAt is like Address, with another IP address of this machine.
+func AddressAt(ip string) (string, error) {
 	folder := filepath.Join(os.TempDir(), fmt.Sprintf("quoin-ports-%d", os.Getuid()))
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", err
@@ -36,7 +39,7 @@ func Address() (string, error) {
 	start := rand.IntN(count)
 	for i := range count {
 		port := strconv.Itoa(first + (start+i)%count)
-		address := net.JoinHostPort("127.0.0.1", port)
+		address := net.JoinHostPort(ip, port)
 		free, err := reserve(filepath.Join(folder, port), address)
 		if err != nil {
 			return "", err

@@ -1,4 +1,4 @@
-// Package keycloak runs Keycloak, a real OpenID Connect provider, on loopback. It is downloaded with Maven.
+// Package keycloak runs Keycloak, a real OpenID Connect provider, on this machine. It is downloaded with Maven.
 package keycloak
 
 import (
@@ -38,6 +38,7 @@ type Server struct {
 	CA       []byte
 	CAFolder string
 
+	ip      string
 	folder  string
 	log     string
 	command *exec.Cmd
@@ -61,11 +62,17 @@ func Prepare(t testing.TB) {
 	}
 }
 
-// Start starts a server with realms, which is killed after the test. Await waits until it serves.
+// Start starts a server with realms on loopback, which is killed after the test. Await waits until it serves.
 func Start(t testing.TB, realms ...Realm) *Server {
 	t.Helper()
+	return StartAt(t, "127.0.0.1", realms...)
+}
+
+// StartAt is like Start, with another IP address of this machine.
+func StartAt(t testing.TB, ip string, realms ...Realm) *Server {
+	t.Helper()
 	Prepare(t)
-	s := &Server{folder: t.TempDir(), exited: make(chan struct{})}
+	s := &Server{ip: ip, folder: t.TempDir(), exited: make(chan struct{})}
 	s.log = filepath.Join(s.folder, "log")
 	if err := s.start(realms); err != nil {
 		t.Fatalf("start Keycloak: %v", err)
@@ -152,7 +159,7 @@ func (s *Server) start(realms []Realm) error {
 	if err := s.writeCertificate(); err != nil {
 		return err
 	}
-	if s.Address, err = freeport.Address(); err != nil {
+	if s.Address, err = freeport.AddressAt(s.ip); err != nil {
 		return err
 	}
 	return s.launch(installed)
@@ -173,7 +180,7 @@ func (s *Server) launch(installed string) error {
 		"-Djava.util.concurrent.ForkJoinPool.common.threadFactory=io.quarkus.bootstrap.forkjoin.QuarkusForkJoinWorkerThreadFactory",
 		"-Dkc.home.dir="+s.folder, "-Djboss.server.config.dir="+s.path("conf"), "-cp", filepath.Join(installed, "lib", "quarkus-run.jar"),
 		"io.quarkus.bootstrap.runner.QuarkusEntryPoint", "start", "--optimized", "--import-realm", "--cache=local",
-		"--hostname=https://"+s.Address, "--http-host=127.0.0.1", "--https-port="+port,
+		"--hostname=https://"+s.Address, "--http-host="+s.ip, "--https-port="+port,
 		"--https-certificate-file="+s.path("ca/server.pem"), "--https-certificate-key-file="+s.path("key.pem"))
 	s.command.Stdout, s.command.Stderr = logs, logs
 	s.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -189,7 +196,7 @@ func (s *Server) launch(installed string) error {
 
 func (s *Server) path(name string) string { return filepath.Join(s.folder, name) }
 
-// writeCertificate creates a certificate for loopback.
+// writeCertificate creates a certificate for the IP address.
 func (s *Server) writeCertificate() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -197,7 +204,7 @@ func (s *Server) writeCertificate() error {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Keycloak"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.ParseIP(s.ip)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)

@@ -25,7 +25,7 @@ func TestChoiceInABrowser(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(w.server.Certificate())
 	host := strings.TrimPrefix(site, "https://")
-	b := chromium.Start(t, roots, map[string]string{host + ":443": w.server.Listener.Addr().String()})
+	b := chromium.Start(t, roots, map[string][]string{host + ":443": {w.server.Listener.Addr().String()}})
 	shows := func(title string, texts ...string) {
 		t.Helper()
 		b.Await(title)

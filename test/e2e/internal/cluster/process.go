@@ -93,13 +93,18 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Tail returns the end of the log, without the lines about starting.
-func (p *Process) Tail(lines int) string {
+// Output returns the log.
+func (p *Process) Output() string {
 	text, err := os.ReadFile(p.Log)
 	if err != nil {
 		return err.Error()
 	}
-	all := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(text)), "\n"), func(line string) bool {
+	return string(text)
+}
+
+// Tail returns the end of the log, without the lines about starting.
+func (p *Process) Tail(lines int) string {
+	all := slices.DeleteFunc(strings.Split(strings.TrimSpace(p.Output()), "\n"), func(line string) bool {
 		return strings.Contains(line, `msg="Starting `)
 	})
 	return strings.Join(all[max(0, len(all)-lines):], "\n")

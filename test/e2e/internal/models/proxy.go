@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -37,8 +39,8 @@ type chat struct {
 	ended, whole bool
 }
 
-// StartProxy starts a proxy of the server at a URL, until the end of the journey.
-func StartProxy(server string) *Proxy {
+// StartProxy starts a proxy of the server at a URL, at an address of this machine, until the end of the journey.
+func StartProxy(address, server string) *Proxy {
 	GinkgoHelper()
 	to, err := url.Parse(server)
 	Expect(err).NotTo(HaveOccurred())
@@ -49,7 +51,7 @@ func StartProxy(server string) *Proxy {
 		FlushInterval:  -1,
 		ErrorLog:       log.New(io.Discard, "", 0), // clients that leave
 	}
-	listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	listening := listen(address, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
 			forward.ServeHTTP(w, r)
 			return
@@ -62,13 +64,23 @@ func StartProxy(server string) *Proxy {
 		c := p.begin(string(body))
 		defer p.end(c, r)
 		forward.ServeHTTP(w, r)
-	}))
-	p.URL = listening.URL
-	DeferCleanup(func() {
-		listening.CloseClientConnections()
-		listening.Close()
 	})
+	p.URL = listening.URL
 	return p
+}
+
+// listen starts a server at an address of this machine, until the end of the journey.
+func listen(address string, handle http.HandlerFunc) *httptest.Server {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+	Expect(err).NotTo(HaveOccurred())
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: handle, ReadHeaderTimeout: time.Minute}}
+	server.Start()
+	DeferCleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server
 }
 
 func (p *Proxy) begin(body string) *chat {

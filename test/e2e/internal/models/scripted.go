@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"sync"
 
@@ -14,7 +13,7 @@ import (
 // Scripted is a model server with the protocol of OpenAI, whose model does the same for every message: it calls cubeMeta, then
 // cubeJsonQuery or cubeSqlApi with the message as the query, and answers with what that has returned.
 type Scripted struct {
-	// URL is the base URL of the API.
+	// URL is the address of the server; the paths of the API begin with /v1.
 	URL string
 
 	mu   sync.Mutex
@@ -24,12 +23,11 @@ type Scripted struct {
 // metaSearch is what the model looks for with cubeMeta.
 const metaSearch = "customers"
 
-// StartScripted starts a server, until the end of the journey.
-func StartScripted() *Scripted {
+// StartScripted starts a server at an address of this machine, until the end of the journey.
+func StartScripted(address string) *Scripted {
+	GinkgoHelper()
 	s := &Scripted{}
-	listening := httptest.NewServer(http.HandlerFunc(s.serve))
-	s.URL = listening.URL + "/v1"
-	DeferCleanup(listening.Close)
+	s.URL = listen(address, s.serve).URL
 	return s
 }
 

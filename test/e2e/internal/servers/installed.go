@@ -26,6 +26,26 @@ func InstalledREST(ctx context.Context, c *cluster.Cluster, account, host string
 	return f
 }
 
+// InstalledReplicas is like InstalledREST, for an API server with two pods.
+func InstalledReplicas(ctx context.Context, c *cluster.Cluster, account, host string) *REST {
+	GinkgoHelper()
+	pods := &corev1.PodList{}
+	Expect(c.API.List(ctx, pods, client.InNamespace(cluster.Namespace), client.MatchingLabels{"app.kubernetes.io/component": "apiserver"})).To(Succeed())
+	f := &REST{Host: host, CAFile: filepath.Join(c.Dir, "installed-apiserver-ca.crt")}
+	Expect(pods.Items).To(HaveLen(len(f.Replicas)))
+	replicas := map[int]*pod{}
+	for i := range pods.Items {
+		replicas[i] = newPod(c, &pods.Items[i])
+		f.Replicas[i], f.addresses[i] = replicas[i], replicas[i].address
+	}
+	f.start = func(ctx context.Context, replica int) {
+		GinkgoHelper()
+		replicas[replica].awaitRestart(ctx)
+	}
+	f.connect(ctx, c, account)
+	return f
+}
+
 // InstalledGateways returns clients of the gateways that run in the cluster behind their Service, which both replicas stand
 // for.
 func InstalledGateways(ctx context.Context, c *cluster.Cluster) *Gateways {
@@ -44,12 +64,23 @@ func ForwardInstalled(ctx context.Context, c *cluster.Cluster) {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(listener.Close)
-		go forward(listener, serviceAddress(ctx, c, service))
+		go forward(listener, "tcp", serviceAddress(ctx, c, service))
 	}
 }
 
+// ForwardSocket forwards connections from an address, which pods can reach and which it returns, to a Unix socket of this machine
+// until the end of the journey.
+func ForwardSocket(c *cluster.Cluster, socket string) (address string) {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(c.Address(), "0"))
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(listener.Close)
+	go forward(listener, "unix", socket)
+	return listener.Addr().String()
+}
+
 // forward forwards the connections of a listener to an address.
-func forward(listener net.Listener, address string) {
+func forward(listener net.Listener, network, address string) {
 	for {
 		client, err := listener.Accept()
 		if err != nil {
@@ -57,7 +88,7 @@ func forward(listener net.Listener, address string) {
 		}
 		go func() {
 			defer client.Close()
-			server, err := net.Dial("tcp", address)
+			server, err := net.Dial(network, address)
 			if err != nil {
 				return
 			}

@@ -27,7 +27,8 @@ import (
 
 // REST is two replicas of bin/quoin apiserver, one of them also an aggregated API server.
 type REST struct {
-	Replicas [2]*cluster.Process
+	// Replicas are those that a journey can kill; nil if the client has only their Service.
+	Replicas [2]Replica
 	// Host is the host of the account.
 	Host string
 	// Token is the API key of the requests.
@@ -39,6 +40,14 @@ type REST struct {
 	roots     *x509.CertPool
 	// start starts a replica.
 	start func(ctx context.Context, replica int)
+}
+
+// Replica is a process of Quoin.
+type Replica interface {
+	// Kill sends SIGKILL, and waits until the process has ended.
+	Kill()
+	// Output returns its log.
+	Output() string
 }
 
 // Aggregated begins the paths of the aggregated API.
@@ -57,16 +66,23 @@ func StartREST(ctx context.Context, c *cluster.Cluster, account, host string, fl
 	if c.Nodes == cluster.Real {
 		listen[0] = fmt.Sprintf(":%d", c.RESTPort()) // for pods too
 	}
+	var processes [2]*cluster.Process
 	f.start = func(ctx context.Context, replica int) {
 		GinkgoHelper()
-		f.Replicas[replica] = c.Run(ctx, "apiserver", append([]string{
+		processes[replica] = c.Run(ctx, "apiserver", append([]string{
 			"--kubeconfig=" + kubeconfig, "--namespace=" + cluster.Namespace, "--bind-address=" + listen[replica], "--certificate-names=" + c.Address(),
 			"--shutdown-delay=0s", "--aggregation",
 		}, flags...)...)
+		f.Replicas[replica] = processes[replica]
 	}
 	for i := range listen {
 		f.start(ctx, i)
 	}
+	DeferCleanup(func() {
+		for _, p := range processes {
+			p.Stop()
+		}
+	})
 	f.register(ctx, c)
 	f.connect(ctx, c, account)
 	c.MustKubectl(ctx, "wait", "apiservice/v1.api.platform.quoin.dev", "--for=condition=Available", "--timeout=60s")
@@ -113,9 +129,6 @@ func (f *REST) register(ctx context.Context, c *cluster.Cluster) {
 	DeferCleanup(func(ctx SpecContext) {
 		// An unavailable APIService blocks the deletion of namespaces.
 		c.MustKubectl(ctx, "delete", "apiservice/v1.api.platform.quoin.dev")
-		for _, replica := range f.Replicas {
-			replica.Stop()
-		}
 	})
 }
 
@@ -134,6 +147,9 @@ func (r Reply) String() string { return fmt.Sprintf("%d %s", r.Status, r.Text) }
 func HaveStatus(status int) types.GomegaMatcher {
 	return WithTransform(func(r Reply) int { return r.Status }, Equal(status))
 }
+
+// Addresses returns the addresses of the replicas.
+func (f *REST) Addresses() []string { return f.addresses[:] }
 
 // URL returns the URL of a path on the account's host.
 func (f *REST) URL(path string) string { return "https://" + f.Host + path }
