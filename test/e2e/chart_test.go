@@ -260,7 +260,7 @@ var _ = Describe("The Helm chart", Ordered, Label(ownQuoin), func() {
 // installation is the Helm chart on the cluster.
 type installation struct {
 	registry string           // address of the registry for pods
-	idp      *keycloak.Server // nil if nobody signs in
+	idp      *keycloak.Server // the identity provider of journey j
 }
 
 // newTenant creates an account that the processes of the chart serve. Its channel has the real server.

@@ -90,6 +90,11 @@ func (i *installation) syncDbt() {
 		Expect(last(outputs)).To(ContainSubstring("type: number"))
 	}, SpecTimeout(2*rolled))
 
+	w.endSyncs()
+}
+
+// endSyncs adds the specs of syncs that do not succeed.
+func (w *dbtWorld) endSyncs() {
 	It("fails with the message of dbt if the project is broken, and leaves all branches", func(ctx SpecContext) {
 		before := w.heads(ctx)
 		sync := w.sync(ctx, "broken")

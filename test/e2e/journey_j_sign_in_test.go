@@ -71,6 +71,13 @@ func (i *installation) signIn() {
 // signInAndOut adds the specs of journey j: a person signs in at Keycloak with a browser, for the command line. See
 // docs/journeys/j-sign-in.md.
 func (w *signInWorld) signInAndOut() {
+	w.connect()
+	w.authorize()
+	w.endAccess()
+}
+
+// connect adds the specs of the sessions of a browser and a command line.
+func (w *signInWorld) connect() {
 	It("connects a device after the person has signed in at Keycloak", func(ctx SpecContext) {
 		device := w.cli.Do(ctx, commandline.Start, http.StatusOK, map[string]string{"client_id": "cube-cli"})
 		code, page := text(device, "device_code"), text(device, "verification_uri_complete")
@@ -119,7 +126,10 @@ func (w *signInWorld) signInAndOut() {
 		}.Encode()))
 		w.shows("Allow access?", "http://127.0.0.1:8080.")
 	}, SpecTimeout(3*timeout))
+}
 
+// authorize adds the spec of an OAuth integration.
+func (w *signInWorld) authorize() {
 	It("authorizes Keycloak as the provider of an integration, and gives its token to a deployment until it is revoked", func(ctx SpecContext) {
 		w.provide(ctx)
 		w.authorizeIntegration(ctx)
@@ -135,7 +145,10 @@ func (w *signInWorld) signInAndOut() {
 		w.lastCredential = w.credential(ctx)
 		Expect(w.isActive(ctx, w.lastCredential)).To(BeTrue())
 	}, SpecTimeout(4*timeout))
+}
 
+// endAccess adds the spec of the end of a person's access.
+func (w *signInWorld) endAccess() {
 	It("ends all access at once when SCIM deactivates the person", func(ctx SpecContext) {
 		Expect(w.cli.Do(ctx, commandline.Check, http.StatusOK, nil)).To(HaveKeyWithValue("email", personName), "the session's end has no effect on it")
 		deactivate := scimPatch(map[string]any{"op": "replace", "value": map[string]any{"active": false}})

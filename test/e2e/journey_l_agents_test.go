@@ -71,101 +71,140 @@ eval_questions:
   sql: SELECT name FROM customers GROUP BY 1 ORDER BY 1 LIMIT 1
 `
 
+// agentsWorld is an account whose people ask agents.
+type agentsWorld struct {
+	*tenant
+	control *servers.REST
+	// model is a proxy of the real model, and scripted the other one.
+	model    *models.Proxy
+	scripted *models.Scripted
+	// guide and analyst are the addresses of the chats of their agents.
+	guide, analyst string
+	messages       int
+}
+
 // askAgents adds the specs of journey l to a journey of the Helm chart: apply the manifests of docs/journeys/j-data-access.md and
 // l-agents.md. A real model answers, and a scripted one queries real pods.
 func (i *installation) askAgents() {
-	var (
-		t       *tenant
-		control *servers.REST
-		// model is a proxy of the real model, and scripted the other one.
-		model    *models.Proxy
-		scripted *models.Scripted
-		// guide and analyst are the addresses of the chats of their agents.
-		guide, analyst string
-		messages       int
-	)
+	w := &agentsWorld{}
+	BeforeAll(func(ctx SpecContext) { w.start(ctx, i) }, NodeTimeout(3*rolled))
 
-	// chats returns the address of the chats of an agent.
-	chats := func(ctx context.Context, agent string) string {
-		GinkgoHelper()
-		id := kubectl(ctx, "get", "qagent/"+agent, "-n", t.name, "-o", "jsonpath={.status.id}")
-		Expect(id).To(MatchRegexp(`^[1-9]\d*$`))
-		return "/api/v1/public/" + t.name + "/agents/" + id + "/chat"
-	}
-	// as returns a client with the key of a person.
-	as := func(ctx context.Context, person string) *servers.REST {
-		GinkgoHelper()
-		return t.withKey(ctx, control, person+"-agents")
-	}
-	// message returns a message with a new id.
-	message := func(chat, input string) map[string]any {
-		messages++
-		m := map[string]any{"input": input, "messageId": fmt.Sprintf("%d-message", 1795316968000+messages)}
-		if chat != "" {
-			m["chatId"] = chat
-		}
-		return m
-	}
-	// read reads a whole stream of an agent.
-	read := func(ctx context.Context, by *servers.REST, replica int, agent string, body any) *servers.Chat {
-		GinkgoHelper()
-		c := by.Chat(ctx, replica, agent+"/stream-chat-state", body)
-		Expect(c.Read()).To(Succeed(), c.Text)
-		Expect(c.Text).NotTo(ContainSubstring(modelKey))
-		return c
-	}
-	// says reports whether a line has text of the answer.
-	says := func(l *stream.Line) bool { return l.IsFinal() && l.Content != nil && *l.Content != "" }
+	w.answersOnce()
+	w.survivesAReplica()
+	w.recordsTools()
+	w.showsNoMore()
+	w.isEvaluated()
+}
 
-	BeforeAll(func(ctx SpecContext) {
-		model, scripted = models.StartProxy(world.Address(), modelserver.Start(GinkgoTB(), modelContext)), models.StartScripted(world.Address())
-		t = i.newTenant(ctx, "agents", "v"+policyServer)
-		kubectl(ctx, "patch", "acct/"+t.name, "--type=merge", "-p", `{"spec":{"plan":"Enterprise","auditLog":{"enabled":true}}}`)
-		warehousePassword(ctx, t)
-		control = servers.InstalledReplicas(ctx, world, t.name, t.host())
-		key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "scripted-model"}, StringData: map[string]string{"apiKey": modelKey}}
-		Expect(world.API.Create(ctx, key)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) {
-			kubectl(ctx, "delete", "modelep/smollm2", "modelep/scripted", "--ignore-not-found")
-			kubectl(ctx, "delete", "secret/scripted-model", "-n", cluster.Namespace)
-		})
-		t.applyDocumented(ctx, "j-data-access.md", "l-agents.md")
-		// The model of the page is that of make up; this one has other ports.
-		kubectl(ctx, "patch", "modelep/smollm2", "--type=merge", "-p", `{"spec":{"baseURL":"`+t.service(ctx, "smollm2", model.URL)+`/v1"}}`)
-		apply(ctx, fmt.Sprintf(scriptedAgent, t.name, t.service(ctx, "scripted", scripted.URL)))
-		kubectl(ctx, "wait", "suser,sgrp,uattr,qkey", "--all", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
-		kubectl(ctx, "wait", "qdep/customers", "-n", t.name, "--for=condition=Ready", "--timeout=180s")
-		kubectl(ctx, "wait", "modelep/smollm2", "modelep/scripted", "--for=condition=Ready", "--timeout=60s")
-		kubectl(ctx, "wait", "qagent", "--all", "-n", t.name, "--for=condition=Ready", "--timeout=60s")
-		guide, analyst = chats(ctx, "guide"), chats(ctx, "scripted")
-		// The caches of both replicas have the agents and the keys of all people.
-		for _, person := range []string{"ada", "ben", "cleo"} {
-			for _, agent := range []string{guide, analyst} {
-				for replica := range control.Replicas {
-					Eventually(func() servers.Reply {
-						return as(ctx, person).Ask(ctx, replica, http.MethodPost, agent+"/stream-chat-state", map[string]any{"chatId": "none"})
-					}).WithContext(ctx).Should(And(servers.HaveStatus(http.StatusNotFound), HaveField("Text", ContainSubstring("chatId"))))
-				}
+// start creates the account with its people, models and agents, and waits until both replicas know them.
+func (w *agentsWorld) start(ctx context.Context, i *installation) {
+	GinkgoHelper()
+	w.model, w.scripted = models.StartProxy(world.Address(), modelserver.Start(GinkgoTB(), modelContext)), models.StartScripted(world.Address())
+	w.tenant = i.newTenant(ctx, "agents", "v"+policyServer)
+	kubectl(ctx, "patch", "acct/"+w.name, "--type=merge", "-p", `{"spec":{"plan":"Enterprise","auditLog":{"enabled":true}}}`)
+	warehousePassword(ctx, w.tenant)
+	w.control = servers.InstalledReplicas(ctx, world, w.name, w.host())
+	key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "scripted-model"}, StringData: map[string]string{"apiKey": modelKey}}
+	Expect(world.API.Create(ctx, key)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		kubectl(ctx, "delete", "modelep/smollm2", "modelep/scripted", "--ignore-not-found")
+		kubectl(ctx, "delete", "secret/scripted-model", "-n", cluster.Namespace)
+	})
+	w.applyDocumented(ctx, "j-data-access.md", "l-agents.md")
+	// The model of the page is that of make up; this one has other ports.
+	kubectl(ctx, "patch", "modelep/smollm2", "--type=merge", "-p", `{"spec":{"baseURL":"`+w.service(ctx, "smollm2", w.model.URL)+`/v1"}}`)
+	apply(ctx, fmt.Sprintf(scriptedAgent, w.name, w.service(ctx, "scripted", w.scripted.URL)))
+	kubectl(ctx, "wait", "suser,sgrp,uattr,qkey", "--all", "-n", w.name, "--for=condition=Ready", "--timeout=60s")
+	kubectl(ctx, "wait", "qdep/customers", "-n", w.name, "--for=condition=Ready", "--timeout=180s")
+	kubectl(ctx, "wait", "modelep/smollm2", "modelep/scripted", "--for=condition=Ready", "--timeout=60s")
+	kubectl(ctx, "wait", "qagent", "--all", "-n", w.name, "--for=condition=Ready", "--timeout=60s")
+	w.guide, w.analyst = w.chats(ctx, "guide"), w.chats(ctx, "scripted")
+	// The caches of both replicas have the agents and the keys of all people.
+	for _, person := range []string{"ada", "ben", "cleo"} {
+		for _, agent := range []string{w.guide, w.analyst} {
+			for replica := range w.control.Replicas {
+				Eventually(func() servers.Reply {
+					return w.as(ctx, person).Ask(ctx, replica, http.MethodPost, agent+"/stream-chat-state", map[string]any{"chatId": "none"})
+				}).WithContext(ctx).Should(And(servers.HaveStatus(http.StatusNotFound), HaveField("Text", ContainSubstring("chatId"))))
 			}
 		}
-	}, NodeTimeout(3*rolled))
+	}
+}
 
+// chats returns the address of the chats of an agent.
+func (w *agentsWorld) chats(ctx context.Context, agent string) string {
+	GinkgoHelper()
+	id := kubectl(ctx, "get", "qagent/"+agent, "-n", w.name, "-o", "jsonpath={.status.id}")
+	Expect(id).To(MatchRegexp(`^[1-9]\d*$`))
+	return "/api/v1/public/" + w.name + "/agents/" + id + "/chat"
+}
+
+// as returns a client with the key of a person.
+func (w *agentsWorld) as(ctx context.Context, person string) *servers.REST {
+	GinkgoHelper()
+	return w.withKey(ctx, w.control, person+"-agents")
+}
+
+// message returns a message with a new id.
+func (w *agentsWorld) message(chat, input string) map[string]any {
+	w.messages++
+	m := map[string]any{"input": input, "messageId": fmt.Sprintf("%d-message", 1795316968000+w.messages)}
+	if chat != "" {
+		m["chatId"] = chat
+	}
+	return m
+}
+
+// read reads a whole stream of an agent.
+func (w *agentsWorld) read(ctx context.Context, by *servers.REST, replica int, agent string, body any) *servers.Chat {
+	GinkgoHelper()
+	c := by.Chat(ctx, replica, agent+"/stream-chat-state", body)
+	Expect(c.Read()).To(Succeed(), c.Text)
+	Expect(c.Text).NotTo(ContainSubstring(modelKey))
+	return c
+}
+
+// ask sends a query to the scripted agent, and returns the results of its tools by name, and the answer.
+func (w *agentsWorld) ask(ctx context.Context, by *servers.REST, m map[string]any) (results map[string]chatlines.Result, answer string) {
+	GinkgoHelper()
+	c := w.read(ctx, by, 0, w.analyst, m)
+	answer, problem := chatlines.Check(c.Text, m["messageId"], m["input"])
+	Expect(problem).To(BeEmpty())
+	return chatlines.Results(c.Lines), answer
+}
+
+// calls returns the tool calls of a chat in the audit log, in their order, with their outcomes.
+func (w *agentsWorld) calls(ctx context.Context, chat string) []string {
+	GinkgoHelper()
+	return toolCalls(ctx, w.control, chat)
+}
+
+// says reports whether a line has text of the answer.
+func says(l *stream.Line) bool { return l.IsFinal() && l.Content != nil && *l.Content != "" }
+
+// external is a person of another application.
+func external(country string) map[string]any {
+	return map[string]any{"externalId": "u-" + country, "groups": []string{"Sales people"}, "userAttributes": []map[string]any{{"name": "country", "value": country}}}
+}
+
+// answersOnce adds the specs of that a message is answered once, on all replicas.
+func (w *agentsWorld) answersOnce() {
 	It("streams an answer that all known clients read alike, and the same bytes again for the same message", func(ctx SpecContext) {
 		const attempts = 5
-		ada := as(ctx, "ada")
+		ada := w.as(ctx, "ada")
 		// The model may end without text, or call a tool that there is not: also such an answer has the documented lines.
 		for range attempts {
-			m := message("", fmt.Sprintf("Say hello to customer %d in a few words.", messages))
-			first := read(ctx, ada, 0, guide, m)
+			m := w.message("", fmt.Sprintf("Say hello to customer %d in a few words.", w.messages))
+			first := w.read(ctx, ada, 0, w.guide, m)
 			answer, problem := chatlines.Check(first.Text, m["messageId"], m["input"])
-			asked, _ := model.Asked(m["input"].(string))
+			asked, _ := w.model.Asked(m["input"].(string))
 			Expect(asked).To(BeNumerically(">", 0))
 
 			m["chatId"] = chatlines.ChatID(first.Text)
-			for replica := range control.Replicas {
-				Expect(read(ctx, ada, replica, guide, m).Text).To(Equal(first.Text), "replica %d", replica)
+			for replica := range w.control.Replicas {
+				Expect(w.read(ctx, ada, replica, w.guide, m).Text).To(Equal(first.Text), "replica %d", replica)
 			}
-			again, _ := model.Asked(m["input"].(string))
+			again, _ := w.model.Asked(m["input"].(string))
 			Expect(again).To(Equal(asked), "requests to the model")
 			if answer != "" && problem == "" {
 				return
@@ -175,87 +214,75 @@ func (i *installation) askAgents() {
 	}, SpecTimeout(3*timeout))
 
 	It("ends an answer that is aborted on another replica, and keeps what was said", func(ctx SpecContext) {
-		ada, ben := as(ctx, "ada"), as(ctx, "ben")
+		ada, ben := w.as(ctx, "ada"), w.as(ctx, "ben")
 		abort := func(by *servers.REST, chat string) servers.Reply {
 			GinkgoHelper()
-			return by.Ask(ctx, 1, http.MethodPost, guide+"/abort", map[string]any{"chatId": chat})
+			return by.Ask(ctx, 1, http.MethodPost, w.guide+"/abort", map[string]any{"chatId": chat})
 		}
-		DeferCleanup(model.Hold(heldAfter))
-		m := message("aborted", "Tell me a long story about a river and its towns.")
-		answering := ada.Chat(ctx, 0, guide+"/stream-chat-state", m)
+		DeferCleanup(w.model.Hold(heldAfter))
+		m := w.message("aborted", "Tell me a long story about a river and its towns.")
+		answering := ada.Chat(ctx, 0, w.guide+"/stream-chat-state", m)
 		answering.Until(says)
 		Expect(abort(ben, "aborted")).To(servers.HaveStatus(http.StatusForbidden))
 		Expect(abort(ada, "none")).To(servers.HaveStatus(http.StatusNotFound))
-		Expect(model.InProgress()).To(Equal(1))
+		Expect(w.model.InProgress()).To(Equal(1))
 
 		Expect(abort(ada, "aborted")).To(servers.HaveStatus(http.StatusNoContent))
 		Expect(answering.Read()).To(Succeed())
-		Eventually(model.InProgress).WithContext(ctx).Should(BeZero())
-		_, left := model.Asked(m["input"].(string))
+		Eventually(w.model.InProgress).WithContext(ctx).Should(BeZero())
+		_, left := w.model.Asked(m["input"].(string))
 		Expect(left).To(Equal(1), "requests to the model that have been ended")
 
 		said, problem := chatlines.Check(answering.Text, m["messageId"], m["input"])
 		Expect(said).NotTo(BeEmpty())
 		Expect(problem).To(BeEmpty())
-		Expect(read(ctx, ada, 1, guide, m).Text).To(Equal(answering.Text))
-		expectChat(read(ctx, ada, 0, guide, map[string]any{"chatId": "aborted"}), m["input"], said)
+		Expect(w.read(ctx, ada, 1, w.guide, m).Text).To(Equal(answering.Text))
+		expectChat(w.read(ctx, ada, 0, w.guide, map[string]any{"chatId": "aborted"}), m["input"], said)
 		Expect(abort(ada, "aborted")).To(servers.HaveStatus(http.StatusNoContent), "an answer that has ended")
 	}, SpecTimeout(2*timeout))
+}
 
+// survivesAReplica adds the specs of the kill of a replica.
+func (w *agentsWorld) survivesAReplica() {
 	It("ends an answer whose replica is killed, once, and the chat goes on", func(ctx SpecContext) {
-		ada := as(ctx, "ada")
-		resume := model.Hold(heldAfter)
+		ada := w.as(ctx, "ada")
+		resume := w.model.Hold(heldAfter)
 		DeferCleanup(resume)
-		m := message("killed", "Tell me a long story about a mountain and its animals.")
-		answering := ada.Chat(ctx, 0, guide+"/stream-chat-state", m)
+		m := w.message("killed", "Tell me a long story about a mountain and its animals.")
+		answering := ada.Chat(ctx, 0, w.guide+"/stream-chat-state", m)
 		answering.Until(says)
 		// The other replica has what is stored.
-		elsewhere := ada.Chat(ctx, 1, guide+"/stream-chat-state", m)
+		elsewhere := ada.Chat(ctx, 1, w.guide+"/stream-chat-state", m)
 		stored := *elsewhere.Until(says).Content
-		asked, _ := model.Asked(m["input"].(string))
+		asked, _ := w.model.Asked(m["input"].(string))
 
-		control.Replicas[0].Kill()
+		w.control.Replicas[0].Kill()
 		Expect(answering.Read()).NotTo(Succeed(), "the connection to the replica that was killed")
-		Eventually(model.InProgress).WithContext(ctx).Should(BeZero())
-		control.Restart(ctx, 0)
-		after := ada.Chat(ctx, 0, guide+"/stream-chat-state", m)
+		Eventually(w.model.InProgress).WithContext(ctx).Should(BeZero())
+		w.control.Restart(ctx, 0)
+		after := ada.Chat(ctx, 0, w.guide+"/stream-chat-state", m)
 		for _, c := range []*servers.Chat{elsewhere, after} {
 			Expect(c.Read()).To(Succeed())
 			Expect(c.Lines[len(c.Lines)-1].Error).NotTo(BeEmpty(), c.Text)
 		}
 
-		whole := read(ctx, ada, 0, guide, m)
+		whole := w.read(ctx, ada, 0, w.guide, m)
 		said, problem := chatlines.Check(whole.Text, m["messageId"], m["input"])
 		Expect(said).To(HavePrefix(stored))
 		Expect(problem).NotTo(BeEmpty())
-		Expect(read(ctx, ada, 1, guide, m).Text).To(Equal(whole.Text))
-		again, _ := model.Asked(m["input"].(string))
+		Expect(w.read(ctx, ada, 1, w.guide, m).Text).To(Equal(whole.Text))
+		again, _ := w.model.Asked(m["input"].(string))
 		Expect(again).To(Equal(asked), "requests to the model")
-		expectChat(read(ctx, ada, 1, guide, map[string]any{"chatId": "killed"}), m["input"], said)
+		expectChat(w.read(ctx, ada, 1, w.guide, map[string]any{"chatId": "killed"}), m["input"], said)
 
 		resume()
-		next := message("killed", "Say hello.")
-		chatlines.Check(read(ctx, ada, 0, guide, next).Text, next["messageId"], next["input"])
+		next := w.message("killed", "Say hello.")
+		chatlines.Check(w.read(ctx, ada, 0, w.guide, next).Text, next["messageId"], next["input"])
 	}, SpecTimeout(3*timeout))
+}
 
-	// external is a person of another application.
-	external := func(country string) map[string]any {
-		return map[string]any{"externalId": "u-" + country, "groups": []string{"Sales people"}, "userAttributes": []map[string]any{{"name": "country", "value": country}}}
-	}
-	// ask sends a query to the scripted agent, and returns the results of its tools by name, and the answer.
-	ask := func(ctx context.Context, by *servers.REST, m map[string]any) (results map[string]chatlines.Result, answer string) {
-		GinkgoHelper()
-		c := read(ctx, by, 0, analyst, m)
-		answer, problem := chatlines.Check(c.Text, m["messageId"], m["input"])
-		Expect(problem).To(BeEmpty())
-		return chatlines.Results(c.Lines), answer
-	}
-	// calls returns the tool calls of a chat in the audit log, in their order, with their outcomes.
-	calls := func(ctx context.Context, chat string) []string {
-		GinkgoHelper()
-		return toolCalls(ctx, control, chat)
-	}
-
+// recordsTools adds the specs of what the tools of an agent return, and what is recorded of them.
+func (w *agentsWorld) recordsTools() {
 	It("records each tool call before it runs and with its outcome", func(ctx SpecContext) {
 		warehouse := openWarehouse()
 		defer warehouse.Close()
@@ -265,14 +292,14 @@ func (i *installation) askAgents() {
 		_, err = reading.ExecContext(ctx, "LOCK TABLE raw.customers IN ACCESS EXCLUSIVE MODE")
 		Expect(err).NotTo(HaveOccurred())
 
-		m := message("recorded", customersByCountry)
-		c := as(ctx, "ada").Chat(ctx, 0, analyst+"/stream-chat-state", m)
+		m := w.message("recorded", customersByCountry)
+		c := w.as(ctx, "ada").Chat(ctx, 0, w.analyst+"/stream-chat-state", m)
 		c.Until(func(l *stream.Line) bool { return l.ToolCall != nil && l.ToolCall.Name == "cubeJsonQuery" })
-		Expect(calls(ctx, "recorded")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery attempted"}))
+		Expect(w.calls(ctx, "recorded")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery attempted"}))
 		Expect(reading.Commit()).To(Succeed())
 		Expect(c.Read()).To(Succeed())
 		Expect(chatlines.Results(c.Lines)["cubeJsonQuery"].Rows()).To(Equal([]map[string]string{{"customers.country": "CH", "customers.count": "16"}}))
-		Expect(calls(ctx, "recorded")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery succeeded"}))
+		Expect(w.calls(ctx, "recorded")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery succeeded"}))
 	}, SpecTimeout(2*timeout))
 
 	It("queries with the rights of the person who asks", func(ctx SpecContext) {
@@ -292,56 +319,62 @@ func (i *installation) askAgents() {
 			{"ben", rows("DE", "17"), of},
 			{"cleo", rows("CH", "16", "DE", "17", "FR", "17"), append(of, "customers.name")},
 		} {
-			results, answer := ask(ctx, as(ctx, c.person), message("", customersByCountry))
+			results, answer := w.ask(ctx, w.as(ctx, c.person), w.message("", customersByCountry))
 			Expect(results["cubeJsonQuery"].Rows()).To(Equal(c.rows), c.person)
 			Expect(results["cubeJsonQuery"].TotalRows).To(Equal(len(c.rows)), c.person)
 			Expect(results["cubeMeta"].Members()).To(ConsistOf(c.members), c.person)
 			Expect(answer).To(ContainSubstring(c.rows[0]["customers.country"]), "what the model has of the rows of %s", c.person)
 		}
 		// A program asks for people of its own, with SQL.
-		m := message("", customersSQL)
+		m := w.message("", customersSQL)
 		m["sessionSettings"] = external("FR")
-		results, _ := ask(ctx, control, m)
+		results, _ := w.ask(ctx, w.control, m)
 		Expect(results["cubeSqlApi"].Rows()).To(Equal([]map[string]string{{"country": "FR", "customers": "17"}}))
 		Expect(results["cubeMeta"].Members()).To(ConsistOf(of))
-		m = message("", customersSQL)
+		m = w.message("", customersSQL)
 		m["sessionSettings"] = map[string]any{"externalId": "u-of-no-group"}
-		results, _ = ask(ctx, control, m)
+		results, _ = w.ask(ctx, w.control, m)
 		Expect(results["cubeSqlApi"].Data).To(BeEmpty())
-		Expect(scripted.Keys()).To(Equal([]string{"Bearer " + modelKey}))
+		Expect(w.scripted.Keys()).To(Equal([]string{"Bearer " + modelKey}))
 	}, SpecTimeout(2*timeout))
+}
 
+// showsNoMore adds the specs of what a person may not see.
+func (w *agentsWorld) showsNoMore() {
 	It("tells a person what the person may not see", func(ctx SpecContext) {
-		results, _ := ask(ctx, as(ctx, "cleo"), message("names-of-cleo", customerNames))
+		results, _ := w.ask(ctx, w.as(ctx, "cleo"), w.message("names-of-cleo", customerNames))
 		Expect(results["cubeJsonQuery"].Rows()).To(Equal([]map[string]string{{"customers.name": "Customer 1"}}))
-		Expect(calls(ctx, "names-of-cleo")).To(Equal([]string{"ScimUser:cleo cubeMeta succeeded", "ScimUser:cleo cubeJsonQuery succeeded"}))
-		results, answer := ask(ctx, as(ctx, "ada"), message("names-of-ada", customerNames))
+		Expect(w.calls(ctx, "names-of-cleo")).To(Equal([]string{"ScimUser:cleo cubeMeta succeeded", "ScimUser:cleo cubeJsonQuery succeeded"}))
+		results, answer := w.ask(ctx, w.as(ctx, "ada"), w.message("names-of-ada", customerNames))
 		Expect(results["cubeJsonQuery"]).To(And(HaveField("Error", HavePrefix("Error: ForbiddenError: ")), HaveField("Data", BeEmpty())))
 		Expect(answer).To(And(ContainSubstring("ForbiddenError"), Not(ContainSubstring("Customer 1"))))
-		Expect(calls(ctx, "names-of-ada")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery failed"}))
+		Expect(w.calls(ctx, "names-of-ada")).To(Equal([]string{"ScimUser:ada cubeMeta succeeded", "ScimUser:ada cubeJsonQuery failed"}))
 
 		// The same in SQL, in which the server knows no hidden columns; a column that does not exist is something else.
 		for column, class := range map[string]string{"name": "ForbiddenError", "shoe_size": "BadRequestError"} {
-			m := message("", "SELECT "+column+" FROM customers GROUP BY 1")
+			m := w.message("", "SELECT "+column+" FROM customers GROUP BY 1")
 			m["sessionSettings"] = external("CH")
-			results, _ = ask(ctx, control, m)
+			results, _ = w.ask(ctx, w.control, m)
 			Expect(results["cubeSqlApi"]).To(And(HaveField("Error", HavePrefix("Error: "+class+": ")), HaveField("Data", BeEmpty())), column)
 		}
 	}, SpecTimeout(timeout))
+}
 
+// isEvaluated adds the specs of evaluations.
+func (w *agentsWorld) isEvaluated() {
 	// The model moves to Git, with the questions in it.
 	It("evaluates an agent on questions with known answers, with the rights of the person who asks", func(ctx SpecContext) {
-		repo := gitserver.StartWith(world.Address(), modelWithQuestions(ctx, t))
-		t.patch(ctx, "qdep/customers", `{"model":{"configMapRef":null,"git":{"url":"`+repo.URL+`","interval":"1s"}}}`)
-		t.patch(ctx, "sgrp/managers", `{"accountRoles":["Explorer"]}`)
-		t.patch(ctx, "sgrp/sales-people", `{"accountRoles":["Explorer"]}`)
+		repo := gitserver.StartWith(world.Address(), modelWithQuestions(ctx, w.tenant))
+		w.patch(ctx, "qdep/customers", `{"model":{"configMapRef":null,"git":{"url":"`+repo.URL+`","interval":"1s"}}}`)
+		w.patch(ctx, "sgrp/managers", `{"accountRoles":["Explorer"]}`)
+		w.patch(ctx, "sgrp/sales-people", `{"accountRoles":["Explorer"]}`)
 		for _, person := range []string{"ada", "cleo"} {
-			t.patch(ctx, "qkey/"+person+"-agents", `{"permissions":["DeploymentRead","SchemaRead","DeploymentAgentRead","SqlRunnerRead"]}`)
+			w.patch(ctx, "qkey/"+person+"-agents", `{"permissions":["DeploymentRead","SchemaRead","DeploymentAgentRead","SqlRunnerRead"]}`)
 		}
-		address := t.path(ctx, "customers") + "/evaluations"
+		address := w.path(ctx, "customers") + "/evaluations"
 		verdicts := func(person string) map[string]string {
 			GinkgoHelper()
-			by, begun := as(ctx, person), servers.Reply{}
+			by, begun := w.as(ctx, person), servers.Reply{}
 			Eventually(func() servers.Reply { // 409 until production serves the commit
 				begun = by.Ask(ctx, 0, http.MethodPost, address, map[string]any{"agentName": "scripted"})
 				return begun
