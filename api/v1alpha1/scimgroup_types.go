@@ -431,9 +431,16 @@ func (s *ScimGroupSpec) SetChunks(references []ScimMemberChunkReference) {
 // RemovesFrom reports whether the member at a position of a chunk is not a member of the group. Unlike Chunks it does not read the
 // references of other chunks.
 func (s *ScimGroupSpec) RemovesFrom(chunk string, position int) bool {
-	for line := range strings.SplitSeq(s.MemberChunkList, "\n") {
-		if rest, ok := strings.CutPrefix(line, chunk); ok && strings.HasPrefix(rest, " ") {
-			_, removed, _ := strings.Cut(rest[1:], " ")
+	for list, start := s.MemberChunkList, chunk+" "; ; {
+		i := strings.Index(list, start)
+		if i < 0 {
+			break
+		}
+		isLine := i == 0 || list[i-1] == '\n'
+		list = list[i+len(start):]
+		if isLine {
+			line, _, _ := strings.Cut(list, "\n")
+			_, removed, _ := strings.Cut(line, " ")
 			return (&ScimMemberChunkReference{Removed: removed}).Removes(position)
 		}
 	}

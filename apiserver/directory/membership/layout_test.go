@@ -575,3 +575,21 @@ func BenchmarkOneMember(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRemovesFrom measures whether a member of the last of 50 chunks was removed.
+func BenchmarkRemovesFrom(b *testing.B) {
+	var references []v1alpha1.ScimMemberChunkReference
+	for i := range 50 {
+		r := v1alpha1.ScimMemberChunkReference{Name: fmt.Sprintf("m-%032d", i), Count: 1000}
+		r.SetRemoved([]int{1, 20, 300, 301, 302, 400, 500, 600, 700, 999})
+		references = append(references, r)
+	}
+	spec := &v1alpha1.ScimGroupSpec{}
+	spec.SetChunks(references)
+	b.ReportAllocs()
+	for b.Loop() {
+		if !spec.RemovesFrom(references[49].Name, 999) {
+			b.Fatal("the member was not removed")
+		}
+	}
+}
