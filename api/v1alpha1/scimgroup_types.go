@@ -68,7 +68,7 @@ func (r *ScimMemberChunkReference) RemovedPositions() iter.Seq[int] {
 			return
 		}
 		for text := range strings.SplitSeq(r.Removed, ",") {
-			if p, err := strconv.Atoi(text); err == nil && !yield(p) {
+			if p, err := strconv.ParseUint(text, 10, 16); err == nil && !yield(int(p)) {
 				return
 			}
 		}
@@ -390,13 +390,20 @@ func (s *ScimGroupSpec) Size() int {
 	return max(n, 0)
 }
 
-// Chunks returns the references of memberChunkList and memberChunks. A line that has no valid count refers
-// to a chunk of unknown size, 0.
+// Chunks returns the references of memberChunkList and memberChunks, the first one to each chunk. A line that has no valid count
+// refers to a chunk of unknown size, 0.
 func (s *ScimGroupSpec) Chunks() []ScimMemberChunkReference {
-	if s.MemberChunkList == "" {
-		return s.MemberChunks
+	if s.MemberChunkList == "" && len(s.MemberChunks) == 0 {
+		return nil
 	}
-	references := make([]ScimMemberChunkReference, 0, strings.Count(s.MemberChunkList, "\n")+1+len(s.MemberChunks))
+	n := strings.Count(s.MemberChunkList, "\n") + 1 + len(s.MemberChunks)
+	references, known := make([]ScimMemberChunkReference, 0, n), make(map[string]bool, n)
+	add := func(r ScimMemberChunkReference) {
+		if !known[r.Name] {
+			known[r.Name] = true
+			references = append(references, r)
+		}
+	}
 	for line := range strings.SplitSeq(s.MemberChunkList, "\n") {
 		if line == "" {
 			continue
@@ -407,9 +414,12 @@ func (s *ScimGroupSpec) Chunks() []ScimMemberChunkReference {
 		if err != nil || count < 0 {
 			count = 0
 		}
-		references = append(references, ScimMemberChunkReference{Name: name, Count: int32(count), Removed: removed})
+		add(ScimMemberChunkReference{Name: name, Count: int32(count), Removed: removed})
 	}
-	return append(references, s.MemberChunks...)
+	for i := range s.MemberChunks {
+		add(s.MemberChunks[i])
+	}
+	return references
 }
 
 // SetChunks replaces the references.
@@ -431,18 +441,20 @@ func (s *ScimGroupSpec) SetChunks(references []ScimMemberChunkReference) {
 // RemovesFrom reports whether the member at a position of a chunk is not a member of the group. Unlike Chunks it does not read the
 // references of other chunks.
 func (s *ScimGroupSpec) RemovesFrom(chunk string, position int) bool {
-	for list, start := s.MemberChunkList, chunk+" "; ; {
-		i := strings.Index(list, start)
+	list := s.MemberChunkList
+	for at := 0; chunk != ""; {
+		i := strings.Index(list[at:], chunk)
 		if i < 0 {
 			break
 		}
-		isLine := i == 0 || list[i-1] == '\n'
-		list = list[i+len(start):]
-		if isLine {
-			line, _, _ := strings.Cut(list, "\n")
-			_, removed, _ := strings.Cut(line, " ")
+		start := at + i
+		end := start + len(chunk)
+		if (start == 0 || list[start-1] == '\n') && (end == len(list) || list[end] == ' ' || list[end] == '\n') {
+			line, _, _ := strings.Cut(list[end:], "\n")
+			_, removed, _ := strings.Cut(strings.TrimPrefix(line, " "), " ")
 			return (&ScimMemberChunkReference{Removed: removed}).Removes(position)
 		}
+		at = start + 1
 	}
 	for i := range s.MemberChunks {
 		if s.MemberChunks[i].Name == chunk {

@@ -38,6 +38,7 @@ extensions:
 		{name: "accountRoles: Admin", with: `{accountRoles: [Admin]}`, field: "spec.accountRoles[0]", message: "Admin is not assigned as a role"},
 		{name: "members: the same twice", with: `{members: [{value: ada}, {value: ada}]}`, field: "spec.members[1]", message: "Duplicate value"},
 		{name: "members: type", with: `{members: [{value: ada, type: Robot}]}`, field: "spec.members[0].type", message: `supported values: "User", "Group"`},
+		{name: "memberChunks: removed", with: `{memberChunks: [{name: analysts-0a0b, count: 2, removed: "-1"}]}`, field: "spec.memberChunks[0].removed", message: "should match"},
 		{name: "removedMembers: empty id", with: `{removedMembers: [""]}`, field: "spec.removedMembers[0]", message: "should be at least 1 chars long"},
 		{name: "memberChunks: empty chunk", with: `{memberChunks: [{name: c, count: 0}]}`, field: "spec.memberChunks[0].count", message: "should be greater than or equal to 1"},
 		{name: "displayName: may change", then: `{displayName: Data analysts}`},

@@ -51,7 +51,7 @@ type Chunks struct {
 	// members is the index of the chunks by the values of their members.
 	members *valueindex.Index[*v1alpha1.ScimMemberChunk]
 	mu      sync.RWMutex
-	// indexed are the cache keys of the chunks in the index.
+	// indexed are the cache keys of the chunks in the index, and whether their members are in ascending order, each once.
 	indexed map[string]bool
 }
 
@@ -92,18 +92,23 @@ func (c *Chunks) Changed(before, after any) {
 		delete(c.indexed, cacheKey(old.Namespace, old.Name))
 	}
 	if changed != nil {
-		c.indexed[cacheKey(changed.Namespace, changed.Name)] = true
+		c.indexed[cacheKey(changed.Namespace, changed.Name)] = isAscending(changed.Spec.AllMembers())
 	}
+}
+
+// isIndexed reports whether a chunk is in the index, and whether its members are in ascending order, each once.
+func (c *Chunks) isIndexed(key string) (indexed, ascending bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	ascending, indexed = c.indexed[key]
+	return indexed, ascending
 }
 
 // Cached returns a chunk from the cache, nil if the cache or the index does not have it yet. It is shared and must
 // not be modified.
 func (c *Chunks) Cached(namespace, name string) *v1alpha1.ScimMemberChunk {
 	key := cacheKey(namespace, name)
-	c.mu.RLock()
-	indexed := c.indexed[key]
-	c.mu.RUnlock()
-	if !indexed {
+	if indexed, _ := c.isIndexed(key); !indexed {
 		return nil
 	}
 	o, _, err := c.Informer.GetIndexer().GetByKey(key)
@@ -136,7 +141,8 @@ type Place struct {
 func (c *Chunks) Referring(namespace, value string, refers func(*v1alpha1.ScimMember) bool) []Place {
 	var places []Place
 	for _, chunk := range c.members.Find(namespace, value) {
-		p := &part{members: chunk.Spec.AllMembers()}
+		_, ascending := c.isIndexed(cacheKey(namespace, chunk.Name))
+		p := &part{members: chunk.Spec.AllMembers(), ascending: ascending}
 		for _, i := range p.positions(value) {
 			if refers == nil || refers(&p.members[i]) {
 				places = append(places, Place{chunk.Name, i})
@@ -150,7 +156,8 @@ func (c *Chunks) Referring(namespace, value string, refers func(*v1alpha1.ScimMe
 // the API server.
 func (s *Session) load(reference v1alpha1.ScimMemberChunkReference) (p *part, cached bool) {
 	if chunk := s.Chunks.Cached(s.Namespace, reference.Name); chunk != nil {
-		return newPart(reference, &chunk.Spec), true
+		_, ascending := s.Chunks.isIndexed(cacheKey(s.Namespace, reference.Name))
+		return newPart(reference, &chunk.Spec, ascending), true
 	}
 	chunk := &v1alpha1.ScimMemberChunk{}
 	err := s.Chunks.Kube.Live().Get(s.Context, client.ObjectKey{Namespace: s.Namespace, Name: reference.Name}, chunk)
@@ -161,7 +168,7 @@ func (s *Session) load(reference v1alpha1.ScimMemberChunkReference) (p *part, ca
 	case err != nil:
 		s.fail(err)
 	}
-	return newPart(reference, &chunk.Spec), false
+	return newPart(reference, &chunk.Spec, isAscending(chunk.Spec.AllMembers())), false
 }
 
 // writtenChunk is a chunk that was written, and the wait for it.

@@ -38,7 +38,7 @@ const (
 	keptDropped   = 750
 )
 
-// part is the members of one chunk, sorted by value.
+// part is the members of one chunk, sorted by value if Quoin has written it.
 type part struct {
 	// reference refers to the chunk; zero for a new chunk.
 	reference v1alpha1.ScimMemberChunkReference
@@ -46,14 +46,16 @@ type part struct {
 	// removed are the positions of members that are not members of the group, and planned those after the changes; nil if they
 	// do not change.
 	removed, planned bits
+	// ascending is true if the members are sorted by value and each is there once.
+	ascending bool
 	// missing chunks are referred to and do not exist. Their content is unknown, so the reference
 	// stays until all members are replaced.
 	missing bool
 }
 
 // newPart returns the part of a reference, whose chunk exists.
-func newPart(reference v1alpha1.ScimMemberChunkReference, chunk *v1alpha1.ScimMemberChunkSpec) *part {
-	p := &part{reference: reference, members: chunk.AllMembers()}
+func newPart(reference v1alpha1.ScimMemberChunkReference, chunk *v1alpha1.ScimMemberChunkSpec, ascending bool) *part {
+	p := &part{reference: reference, members: chunk.AllMembers(), ascending: ascending}
 	p.removed = newBits(len(p.members))
 	for i := range reference.RemovedPositions() {
 		if i < len(p.members) {
@@ -105,10 +107,11 @@ func (p *part) left() []v1alpha1.ScimMember {
 
 // positions returns the positions of a member: one, or none; more only in a chunk that was not written by Quoin.
 func (p *part) positions(value string) (all []int) {
-	if i, ok := slices.BinarySearchFunc(p.members, value, compareValue); ok {
-		if alone := i+1 == len(p.members) || p.members[i+1].Value != value; alone { // the search finds the first one
+	if p.ascending {
+		if i, ok := slices.BinarySearchFunc(p.members, value, compareValue); ok {
 			return []int{i}
 		}
+		return nil
 	}
 	for i := range p.members {
 		if p.members[i].Value == value {
@@ -121,6 +124,16 @@ func (p *part) positions(value string) (all []int) {
 // with returns a new part with other members.
 func (p *part) with(members []v1alpha1.ScimMember) *part {
 	return &part{members: sorted(members)}
+}
+
+// isAscending reports whether members are sorted by value and each is there once.
+func isAscending(members []v1alpha1.ScimMember) bool {
+	for i := 1; i < len(members); i++ {
+		if members[i-1].Value >= members[i].Value {
+			return false
+		}
+	}
+	return true
 }
 
 // sorted sorts members by value.
@@ -137,9 +150,10 @@ type changed struct {
 	// listed are the members in the group itself, and removed those of them that are not members.
 	listed  []v1alpha1.ScimMember
 	removed []string
-	// added are the users that are members besides those of the parts.
-	added []string
-	parts []*part
+	// added are the users that are members besides those of the parts, and unplaced those that memberChanges of an earlier version
+	// removes from chunks that are missing.
+	added, unplaced []string
+	parts           []*part
 }
 
 // layout returns the members after the changes. A listed member that is deleted stays listed, because
@@ -160,6 +174,9 @@ func (m *Members) layout() changed {
 		after.parts = m.move(added, restored)
 	}
 	after.parts = slices.DeleteFunc(slices.Clone(after.parts), func(p *part) bool { return !p.missing && p.size() == 0 })
+	if slices.ContainsFunc(after.parts, func(p *part) bool { return p.missing }) {
+		after.unplaced = slices.DeleteFunc(slices.Clone(m.unplaced), func(value string) bool { return m.edits[value] != nil })
+	}
 	return after
 }
 
@@ -190,7 +207,7 @@ func (m *Members) fits(added map[string]bool) bool {
 // them are written without them, until keptDropped or fewer are left. restored are as in layoutParts.
 func (m *Members) move(added, restored map[string]bool) []*part {
 	moved := *m
-	moved.cleared, moved.added, moved.edits = false, nil, make(map[string]*v1alpha1.ScimMember, len(added))
+	moved.cleared, moved.added, moved.wereAdded, moved.edits = false, nil, m.added, make(map[string]*v1alpha1.ScimMember, len(added))
 	for value := range added {
 		moved.edits[value] = &v1alpha1.ScimMember{Value: value}
 	}
@@ -210,13 +227,25 @@ func (m *Members) move(added, restored map[string]bool) []*part {
 	return moved.layoutParts(restored, written)
 }
 
-// setRemoved sets the removed members in the references to parts. What is known of a chunk that is missing stays.
-func setRemoved(references []v1alpha1.ScimMemberChunkReference, parts []*part) {
+// withRemoved returns the references to parts with the removed members. What is known of a chunk that is missing stays, unless the chunk
+// has been written again.
+func withRemoved(references []v1alpha1.ScimMemberChunkReference, parts []*part) []v1alpha1.ScimMemberChunkReference {
+	written := map[string]bool{}
 	for i, p := range parts {
-		if !p.missing && !p.isNew() {
+		switch {
+		case p.isNew():
+			written[references[i].Name] = true
+		case !p.missing:
 			references[i].SetRemoved(p.after().positions())
 		}
 	}
+	kept := references[:0:0]
+	for i, p := range parts {
+		if !p.missing || !written[references[i].Name] {
+			kept = append(kept, references[i])
+		}
+	}
+	return kept
 }
 
 // layoutChanges plans which members of the parts are removed, and returns the users that are added in the group itself; false if there
@@ -310,6 +339,7 @@ func (m *Members) withAdded() *Members {
 	all := *m
 	all.added, all.edits = nil, map[string]*v1alpha1.ScimMember{}
 	if !m.cleared {
+		all.wereAdded = m.added
 		maps.Copy(all.edits, m.added)
 	}
 	maps.Copy(all.edits, m.edits)
@@ -357,14 +387,15 @@ func (m *Members) layoutParts(restored map[string]bool, written map[*part]bool) 
 		for _, p := range m.partsWith(value) {
 			touched[p] = true
 		}
-		if edited != nil && !restored[value] && m.Stored(value) == nil && m.inChunk(value) == nil {
+		// One that was added before a manifest has listed it stays a member when the manifest no longer lists it.
+		if edited != nil && !restored[value] && m.inChunk(value) == nil && (m.wereAdded[value] != nil || m.Stored(value) == nil) {
 			added = append(added, *edited)
 		}
 	}
 	for _, p := range m.parts {
 		switch {
 		case m.cleared || touched[p]:
-			p = m.editPart(p, written[p])
+			p = m.editPart(p, restored, written[p])
 		case written[p]:
 			p = p.with(p.left())
 		}
@@ -376,8 +407,8 @@ func (m *Members) layoutParts(restored map[string]bool, written map[*part]bool) 
 }
 
 // editPart returns a part after the changes; the same part if nothing in it changes, unless it is to be written. A member that was
-// removed is not a member unless it is put again.
-func (m *Members) editPart(p *part, written bool) *part {
+// removed is not a member unless it is put again, and not restored in the group itself.
+func (m *Members) editPart(p *part, restored map[string]bool, written bool) *part {
 	kept := make([]v1alpha1.ScimMember, 0, len(p.members))
 	unchanged := !written
 	removed := p.after()
@@ -385,7 +416,7 @@ func (m *Members) editPart(p *part, written bool) *part {
 		stored := &p.members[i]
 		current := m.edited(stored)
 		if removed.has(i) {
-			if m.edits[stored.Value] == nil {
+			if m.edits[stored.Value] == nil || restored[stored.Value] {
 				continue
 			}
 			unchanged = false

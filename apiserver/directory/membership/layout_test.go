@@ -83,9 +83,8 @@ func (g *testGroup) change(t testing.TB, change func(schema.Set)) {
 		}
 		references = append(references, reference)
 	}
-	setRemoved(references, after.parts)
-	g.spec.SetChunks(references)
-	g.spec.SetChanges(after.added, nil)
+	g.spec.SetChunks(withRemoved(references, after.parts))
+	g.spec.SetChanges(after.added, after.unplaced)
 	if len(after.added) > maxChanges || len(after.added) > maxAdded && len(references) > 0 {
 		t.Errorf("%d added in the group itself", len(after.added))
 	}
@@ -304,12 +303,15 @@ func TestRemovalsOfEarlierVersions(t *testing.T) {
 	}
 }
 
-// TestRemovedPositions: positions that are no positions are ignored.
+// TestRemovedPositions: positions that are no positions are ignored, and the references of other chunks.
 func TestRemovedPositions(t *testing.T) {
-	spec := &v1alpha1.ScimGroupSpec{MemberChunkList: "m-1 3 0,2\nm-11 2 1\nm-2 4 x,1,99\nm-3 1\n", MemberChunks: []v1alpha1.ScimMemberChunkReference{{Name: "m-4", Count: 2, Removed: "1"}}}
+	spec := &v1alpha1.ScimGroupSpec{
+		MemberChunkList: "m-1 3 0,2\nm-11 2 1\nm-2 4 x,1,99,-1,+2\nm-3 1\n1 4 3\nm\nm-1 9 1\n",
+		MemberChunks:    []v1alpha1.ScimMemberChunkReference{{Name: "m-4", Count: 2, Removed: "1"}, {Name: "m-1", Count: 3}},
+	}
 	for place, want := range map[Place]bool{
-		{"m-1", 0}: true, {"m-1", 1}: false, {"m-1", 2}: true, {"m-11", 1}: true, {"m-11", 0}: false, {"m-2", 1}: true, {"m-2", 0}: false, {"m-3", 0}: false,
-		{"m-4", 1}: true, {"m-4", 0}: false, {"m", 0}: false,
+		{"m-1", 0}: true, {"m-1", 1}: false, {"m-1", 2}: true, {"m-11", 1}: true, {"m-11", 0}: false, {"m-2", 1}: true, {"m-2", 2}: false, {"m-3", 0}: false,
+		{"1", 3}: true, {"1", 2}: false, {"m", 0}: false, {"m-4", 1}: true, {"m-4", 0}: false, {"", 0}: false,
 	} {
 		if got := spec.RemovesFrom(place.Chunk, place.Position); got != want {
 			t.Errorf("%v is removed: %v", place, got)
@@ -319,10 +321,149 @@ func TestRemovedPositions(t *testing.T) {
 	if got := Values(spec.Chunks()[2].MembersIn(chunk)); !slices.Equal(got, []string{"a", "c", "d"}) {
 		t.Errorf("members are %v", got)
 	}
+	if got := newPart(spec.Chunks()[2], chunk, true).left(); len(got) != 3 {
+		t.Errorf("members are %v", got)
+	}
 	again := &v1alpha1.ScimGroupSpec{}
 	again.SetChunks(spec.Chunks())
-	if !slices.Equal(again.Chunks(), spec.Chunks()) {
-		t.Errorf("written as %q", again.MemberChunkList)
+	if !slices.Equal(again.Chunks(), spec.Chunks()) || len(spec.Chunks()) != 7 || spec.Chunks()[0].Removed != "0,2" {
+		t.Errorf("read as %v", spec.Chunks())
+	}
+}
+
+// forget deletes a chunk from the cache: its members are unknown.
+func (g *testGroup) forget(t testing.TB, chunk *v1alpha1.ScimMemberChunk) {
+	t.Helper()
+	if err := g.cache.Informer.GetIndexer().Delete(chunk); err != nil {
+		t.Fatal(err)
+	}
+	g.cache.Changed(chunk, nil)
+}
+
+// missing returns the members of the group, whose chunks that are not in the cache are missing.
+func (g *testGroup) missing(t testing.TB) *Members {
+	t.Helper()
+	m := &Members{session: g.session(t), edits: map[string]*v1alpha1.ScimMember{}, byName: map[string]*part{}}
+	added, removed := g.spec.Changes()
+	m.setAdded(added)
+	for _, reference := range g.spec.Chunks() {
+		p := &part{reference: reference, missing: true}
+		if g.cache.Cached("acme", reference.Name) != nil {
+			p, _ = m.session.load(reference)
+		}
+		m.parts, m.byName[reference.Name] = append(m.parts, p), p
+	}
+	m.setRemoved(removed)
+	return m
+}
+
+// save stores what a layout returns, without the chunks.
+func (g *testGroup) save(t testing.TB, m *Members) {
+	t.Helper()
+	after := m.layout()
+	references := make([]v1alpha1.ScimMemberChunkReference, len(after.parts))
+	for i, p := range after.parts {
+		if references[i] = p.reference; p.isNew() {
+			name, err := ChunkName(p.members)
+			if err != nil {
+				t.Fatal(err)
+			}
+			references[i] = v1alpha1.ScimMemberChunkReference{Name: name, Count: int32(len(p.members))}
+			chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}}
+			chunk.Spec.SetMembers(p.members)
+			g.store(t, chunk)
+		}
+	}
+	g.spec.SetChunks(withRemoved(references, after.parts))
+	g.spec.SetChanges(after.added, after.unplaced)
+}
+
+// TestMissingChunkKeepsWhatIsRemoved: while a chunk is missing, changes keep its removed members, by position and by id; when it is restored,
+// they are not members.
+func TestMissingChunkKeepsWhatIsRemoved(t *testing.T) {
+	g := newTestGroup(t)
+	members := scimtest.Sequence("m", 0, 300)
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, members...) })
+	g.change(t, func(s schema.Set) { s.Delete(members[3]); s.Delete(members[17]) })
+	chunk := g.cache.Cached("acme", g.spec.Chunks()[0].Name)
+	g.spec.SetChanges(nil, []string{members[7]})
+	g.forget(t, chunk)
+	for i := range 2 * maxAdded {
+		m := g.missing(t)
+		scimtest.AddMembers(m, fmt.Sprint("x", i))
+		g.save(t, m)
+	}
+	g.store(t, chunk)
+	if got := g.session(t).Members(&g.spec); got.Stored(members[3]) != nil || got.Stored(members[7]) != nil || got.Stored(members[8]) == nil || got.Len() != 300-3+2*maxAdded {
+		t.Errorf("%d members, stored as %.200q and %.200q", got.Len(), g.spec.MemberChunkList, g.spec.MemberChanges)
+	}
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, members[3], members[7]) })
+	if got := g.all(t); len(got) != 300-1+2*maxAdded || !slices.Contains(got, members[3]) || !slices.Contains(got, members[7]) {
+		t.Errorf("%d members after two were added again", len(got))
+	}
+}
+
+// TestMissingChunkIsWrittenAgain: the members of a missing chunk that are added again are members, those that were removed before too.
+func TestMissingChunkIsWrittenAgain(t *testing.T) {
+	g := newTestGroup(t)
+	members := scimtest.Sequence("m", 0, 300)
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, members...) })
+	g.change(t, func(s schema.Set) { s.Delete(members[3]); s.Delete(members[17]) })
+	before := g.spec.Chunks()
+	g.forget(t, g.cache.Cached("acme", before[0].Name))
+	m := g.missing(t)
+	scimtest.AddMembers(m, members...)
+	g.save(t, m)
+	if after := g.spec.Chunks(); len(after) != 1 || after[0].Name != before[0].Name || after[0].Removed != "" || !slices.Equal(g.all(t), members) {
+		t.Errorf("stored as %q", g.spec.MemberChunkList)
+	}
+}
+
+// TestChunkOfAnother: a chunk that was not written by Quoin may be unsorted and have a member twice, which is removed and added as one.
+func TestChunkOfAnother(t *testing.T) {
+	g := newTestGroup(t)
+	g.store(t, &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "c"}, Spec: v1alpha1.ScimMemberChunkSpec{Users: "b\na\nb\n"}})
+	g.spec.SetChunks([]v1alpha1.ScimMemberChunkReference{{Name: "c", Count: 3}})
+	g.change(t, func(s schema.Set) { s.Delete("b") })
+	if m := g.session(t).Members(&g.spec); m.Stored("b") != nil || g.spec.MemberChunkList != "c 3 0,2\n" {
+		t.Errorf("stored as %q", g.spec.MemberChunkList)
+	}
+	for _, place := range g.cache.Referring("acme", "b", nil) {
+		if !g.spec.RemovesFrom(place.Chunk, place.Position) {
+			t.Errorf("%v is a member", place)
+		}
+	}
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, "b") })
+	if got := g.all(t); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("members %v, stored as %q", got, g.spec.MemberChunkList)
+	}
+}
+
+// TestLayoutIsRepeated: a plan depends on the edits, and not on a plan before.
+func TestLayoutIsRepeated(t *testing.T) {
+	g := newTestGroup(t)
+	members := scimtest.Sequence("m", 0, 2*chunkSize)
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, members...) })
+	m := g.session(t).Members(&g.spec)
+	m.Delete(members[5])
+	m.layout()
+	m.Clear()
+	scimtest.AddMembers(m, slices.Concat(members[:6], members[7:])...)
+	if after := m.layout(); !slices.Equal(after.parts[0].after().positions(), []int{6}) {
+		t.Errorf("removed are %v", after.parts[0].after().positions())
+	}
+}
+
+// TestAddedBeforeItIsListed: a member that a client added, and that a manifest lists later, stays a member when the manifest no longer lists it.
+func TestAddedBeforeItIsListed(t *testing.T) {
+	g := newTestGroup(t)
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence("m", 0, 300)...) })
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, "v") })
+	g.spec.Members = []v1alpha1.ScimMember{{Value: "v"}}
+	g.change(t, func(s schema.Set) { scimtest.AddMembers(s, scimtest.Sequence("x", 0, maxAdded)...) })
+	g.spec.Members = nil
+	if got := g.all(t); len(got) != 300+1+maxAdded || !slices.Contains(got, "v") {
+		t.Errorf("%d members", len(got))
 	}
 }
 
@@ -570,7 +711,7 @@ func BenchmarkOneMember(b *testing.B) {
 				if !slices.Contains(after.added, "new") {
 					b.Fatal("the member is not in the group itself")
 				}
-				setRemoved(g.spec.Chunks(), after.parts)
+				withRemoved(g.spec.Chunks(), after.parts)
 			}
 		})
 	}

@@ -24,9 +24,11 @@ type Members struct {
 	removed []string
 	// inPlace are listed without removed.
 	inPlace []v1alpha1.ScimMember
-	// added are the users that memberChanges adds to those in parts.
-	added map[string]*v1alpha1.ScimMember
-	parts []*part
+	// added are the users that memberChanges adds to those in parts, and wereAdded those of a layout that moves them into parts.
+	added, wereAdded map[string]*v1alpha1.ScimMember
+	// unplaced are the ids that memberChanges of an earlier version removes and that are in no known part.
+	unplaced []string
+	parts    []*part
 	// byName are the parts by chunk name.
 	byName map[string]*part
 	// uncached are the parts that the index of the cache does not cover yet.
@@ -71,14 +73,23 @@ func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
 			m.uncached = append(m.uncached, p)
 		}
 	}
+	m.setRemoved(removed)
+	return m
+}
+
+// setRemoved sets the ids that memberChanges of an earlier version removes.
+func (m *Members) setRemoved(removed []string) {
 	for _, value := range removed {
-		for _, p := range m.partsWith(value) {
+		parts := m.partsWith(value)
+		for _, p := range parts {
 			for _, i := range p.positions(value) {
 				p.removed.add(i)
 			}
 		}
+		if len(parts) == 0 && m.added[value] == nil {
+			m.unplaced = append(m.unplaced, value)
+		}
 	}
-	return m
 }
 
 // setAdded sets the users that memberChanges adds.

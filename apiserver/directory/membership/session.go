@@ -206,10 +206,10 @@ func (s *Session) save(spec *v1alpha1.ScimGroupSpec, m *Members, end func()) (ch
 	if err != nil {
 		return nil, err
 	}
-	setRemoved(references, after.parts)
+	references = withRemoved(references, after.parts)
 	if !slices.Equal(references, spec.Chunks()) {
 		spec.SetChunks(references)
 	}
-	spec.SetChanges(after.added, nil)
+	spec.SetChanges(after.added, after.unplaced)
 	return m.changes(), nil
 }
