@@ -20,13 +20,13 @@ import (
 // quoinImage returns the --quoin-image of the default controller. The image exists only on a real node.
 func quoinImage() string { return world.Env["QUOIN_REGISTRY"] + "/quoin:e2e" }
 
-// dbtImage returns the --dbt-image of the default controller. The image exists only on a real node.
+// dbtImage returns the image with dbt. It exists only on a real node, after the journey with dbt has pushed it.
 func dbtImage() string { return world.Env["QUOIN_REGISTRY"] + "/dbt:e2e" }
 
 // defaultFlags returns the flags of the default controller. A single process needs no leader election, and without it a
 // restarted process does not wait for the lease.
 func defaultFlags() []string {
-	return []string{"--leader-elect=false", "--quoin-image=" + quoinImage(), "--dbt-image=" + dbtImage()}
+	return []string{"--leader-elect=false", "--quoin-image=" + quoinImage()}
 }
 
 // controller is a process of the controller.

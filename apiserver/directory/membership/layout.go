@@ -283,28 +283,25 @@ func (m *Members) layoutChanges(restored map[string]bool) (added map[string]bool
 
 // planRemoval removes a member of parts.
 func (m *Members) planRemoval(value string) {
-	for _, p := range m.partsWith(value) {
-		for _, i := range p.positions(value) {
-			p.plan().add(i)
-		}
+	for p, i := range m.places(value) {
+		p.plan().add(i)
 	}
 }
 
 // planReturn makes a member of a part a member of the group again, once.
 func (m *Members) planReturn(value string) {
 	var first *part
-	for _, p := range m.partsWith(value) {
-		for _, i := range p.positions(value) {
-			if !p.after().has(i) {
-				return
-			}
-			if first == nil {
-				first = p
-			}
+	var at int
+	for p, i := range m.places(value) {
+		switch {
+		case !p.after().has(i):
+			return
+		case first == nil:
+			first, at = p, i
 		}
 	}
 	if first != nil {
-		first.plan().remove(first.positions(value)[0])
+		first.plan().remove(at)
 	}
 }
 

@@ -65,29 +65,35 @@ func (g *testGroup) change(t testing.TB, change func(schema.Set)) {
 		t.Fatal(m.err, session.err)
 	}
 	g.spec.Members, g.spec.RemovedMembers = after.listed, after.removed
-	var references []v1alpha1.ScimMemberChunkReference
+	g.save(t, &after)
+	if len(after.added) > maxChanges || len(after.added) > maxAdded && len(g.spec.Chunks()) > 0 {
+		t.Errorf("%d added in the group itself", len(after.added))
+	}
+}
+
+// save stores the chunks of a layout in the cache, and the references to them and the changes in the group.
+func (g *testGroup) save(t testing.TB, after *changed) {
+	t.Helper()
+	references := make([]v1alpha1.ScimMemberChunkReference, len(after.parts))
 	g.chunks, g.members = 0, 0
-	for _, p := range after.parts {
-		reference := p.reference
-		if p.isNew() {
-			name, err := ChunkName(p.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			reference = v1alpha1.ScimMemberChunkReference{Name: name, Count: int32(len(p.members))}
-			g.chunks++
-			g.members += len(p.members)
-			chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}}
-			chunk.Spec.SetMembers(p.members)
-			g.store(t, chunk)
+	for i, p := range after.parts {
+		references[i] = p.reference
+		if !p.isNew() {
+			continue
 		}
-		references = append(references, reference)
+		name, err := ChunkName(p.members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		references[i] = v1alpha1.ScimMemberChunkReference{Name: name, Count: int32(len(p.members))}
+		g.chunks++
+		g.members += len(p.members)
+		chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}}
+		chunk.Spec.SetMembers(p.members)
+		g.store(t, chunk)
 	}
 	g.spec.SetChunks(withRemoved(references, after.parts))
 	g.spec.SetChanges(after.added, after.unplaced)
-	if len(after.added) > maxChanges || len(after.added) > maxAdded && len(references) > 0 {
-		t.Errorf("%d added in the group itself", len(after.added))
-	}
 }
 
 // all returns the sorted values of all stored members, with duplicates.
@@ -357,27 +363,6 @@ func (g *testGroup) missing(t testing.TB) *Members {
 	return m
 }
 
-// save stores what a layout returns, without the chunks.
-func (g *testGroup) save(t testing.TB, m *Members) {
-	t.Helper()
-	after := m.layout()
-	references := make([]v1alpha1.ScimMemberChunkReference, len(after.parts))
-	for i, p := range after.parts {
-		if references[i] = p.reference; p.isNew() {
-			name, err := ChunkName(p.members)
-			if err != nil {
-				t.Fatal(err)
-			}
-			references[i] = v1alpha1.ScimMemberChunkReference{Name: name, Count: int32(len(p.members))}
-			chunk := &v1alpha1.ScimMemberChunk{ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: name}}
-			chunk.Spec.SetMembers(p.members)
-			g.store(t, chunk)
-		}
-	}
-	g.spec.SetChunks(withRemoved(references, after.parts))
-	g.spec.SetChanges(after.added, after.unplaced)
-}
-
 // TestMissingChunkKeepsWhatIsRemoved: while a chunk is missing, changes keep its removed members, by position and by id; when it is restored,
 // they are not members.
 func TestMissingChunkKeepsWhatIsRemoved(t *testing.T) {
@@ -391,7 +376,8 @@ func TestMissingChunkKeepsWhatIsRemoved(t *testing.T) {
 	for i := range 2 * maxAdded {
 		m := g.missing(t)
 		scimtest.AddMembers(m, fmt.Sprint("x", i))
-		g.save(t, m)
+		after := m.layout()
+		g.save(t, &after)
 	}
 	g.store(t, chunk)
 	if got := g.session(t).Members(&g.spec); got.Stored(members[3]) != nil || got.Stored(members[7]) != nil || got.Stored(members[8]) == nil || got.Len() != 300-3+2*maxAdded {
@@ -413,8 +399,9 @@ func TestMissingChunkIsWrittenAgain(t *testing.T) {
 	g.forget(t, g.cache.Cached("acme", before[0].Name))
 	m := g.missing(t)
 	scimtest.AddMembers(m, members...)
-	g.save(t, m)
-	if after := g.spec.Chunks(); len(after) != 1 || after[0].Name != before[0].Name || after[0].Removed != "" || !slices.Equal(g.all(t), members) {
+	after := m.layout()
+	g.save(t, &after)
+	if chunks := g.spec.Chunks(); len(chunks) != 1 || chunks[0].Name != before[0].Name || chunks[0].Removed != "" || !slices.Equal(g.all(t), members) {
 		t.Errorf("stored as %q", g.spec.MemberChunkList)
 	}
 }

@@ -63,9 +63,6 @@ func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
 	added, removed := spec.Changes()
 	m.setAdded(added)
 	for _, reference := range references {
-		if m.byName[reference.Name] != nil {
-			continue // a manifest may repeat a reference
-		}
 		p, cached := s.load(reference)
 		m.parts = append(m.parts, p)
 		m.byName[reference.Name] = p
@@ -80,13 +77,12 @@ func (s *Session) Members(spec *v1alpha1.ScimGroupSpec) *Members {
 // setRemoved sets the ids that memberChanges of an earlier version removes.
 func (m *Members) setRemoved(removed []string) {
 	for _, value := range removed {
-		parts := m.partsWith(value)
-		for _, p := range parts {
-			for _, i := range p.positions(value) {
-				p.removed.add(i)
-			}
+		isPlaced := m.added[value] != nil
+		for p, i := range m.places(value) {
+			p.removed.add(i)
+			isPlaced = true
 		}
-		if len(parts) == 0 && m.added[value] == nil {
+		if !isPlaced {
 			m.unplaced = append(m.unplaced, value)
 		}
 	}
@@ -162,29 +158,40 @@ func (m *Members) Stored(value string) *v1alpha1.ScimMember {
 	return m.storedInChunk(value)
 }
 
+// places iterates over the places of a member in parts, removed or not: at most one if Quoin wrote all chunks.
+func (m *Members) places(value string) iter.Seq2[*part, int] {
+	return func(yield func(*part, int) bool) {
+		for _, p := range m.partsWith(value) {
+			for _, i := range p.positions(value) {
+				if !yield(p, i) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // storedInChunk returns a member of a chunk that is a member of the group; nil if there is none.
 func (m *Members) storedInChunk(value string) *v1alpha1.ScimMember {
-	for _, p := range m.partsWith(value) {
-		for _, i := range p.positions(value) {
-			if !p.removed.has(i) {
-				return &p.members[i]
-			}
+	for p, i := range m.places(value) {
+		if !p.removed.has(i) {
+			return &p.members[i]
 		}
 	}
 	return nil
 }
 
-// inChunk returns a member of a chunk, removed or not; nil if there is none.
-func (m *Members) inChunk(value string) *v1alpha1.ScimMember {
-	if found := m.storedInChunk(value); found != nil {
-		return found
-	}
-	for _, p := range m.partsWith(value) {
-		if found := p.find(value); found != nil {
-			return found
+// inChunk returns a member of a chunk, also one that was removed if there is no other; nil if there is none.
+func (m *Members) inChunk(value string) (found *v1alpha1.ScimMember) {
+	for p, i := range m.places(value) {
+		if !p.removed.has(i) {
+			return &p.members[i]
+		}
+		if found == nil {
+			found = &p.members[i]
 		}
 	}
-	return nil
+	return found
 }
 
 // current returns a member with the changes; nil if there is none.
