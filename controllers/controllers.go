@@ -171,14 +171,14 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 		return err
 	}
 	k := kube.NewClient(mgr.GetClient(), mgr.GetAPIReader(), "quoin-controller")
-	clk := clock.RealClock{}
-	for name, setUp := range setups(mgr, k, clk, config) {
+	clk, fleet := clock.RealClock{}, deployment.NewFleet(mgr.GetClient(), config.MaxRollouts)
+	for name, setUp := range setups(mgr, k, clk, fleet, config) {
 		if err := setUp(); err != nil {
 			return fmt.Errorf("set up controller %s: %w", name, err)
 		}
 	}
 	return errors.Join(
-		registerMetrics(ctx, mgr, config),
+		registerMetrics(ctx, mgr, fleet, config),
 		mgr.Add(&certificates.EmptySecrets{Reader: mgr.GetAPIReader(), Writer: mgr.GetClient(), Namespace: config.Namespace}),
 		mgr.Add(claims.NewSweep(k, clk, claims.DeploymentName, claims.UserName, claims.GroupName, claims.Hosts{Namespace: config.Namespace})),
 		mgr.Add(scimgroup.NewCollector(k, clk)),
@@ -186,7 +186,7 @@ func Setup(ctx context.Context, mgr manager.Manager, config Config) error {
 }
 
 // registerMetrics registers the metrics of the controllers, which only the leader exports.
-func registerMetrics(ctx context.Context, mgr manager.Manager, config Config) error {
+func registerMetrics(ctx context.Context, mgr manager.Manager, fleet *deployment.Fleet, config Config) error {
 	objects, err := metrics.NewObjects(ctx, mgr.GetCache())
 	if err != nil {
 		return fmt.Errorf("set up metrics: %w", err)
@@ -195,17 +195,17 @@ func registerMetrics(ctx context.Context, mgr manager.Manager, config Config) er
 	if registerer == nil {
 		registerer = ctrlmetrics.Registry
 	}
-	collectors := slices.Concat([]prometheus.Collector{objects}, deployment.Collectors(), releasechannel.Collectors())
+	collectors := slices.Concat([]prometheus.Collector{objects}, deployment.Collectors(fleet), releasechannel.Collectors())
 	return telemetry.Register(registerer, telemetry.LeaderOnly(mgr.Elected(), collectors...)...)
 }
 
 // setups returns the functions that add the controllers to a manager.
-func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, config Config) map[string]func() error {
+func setups(mgr manager.Manager, k *kube.Client, clk clock.Clock, fleet *deployment.Fleet, config Config) map[string]func() error {
 	allocator := ids.New(k)
 	gitClient := git.New(git.Options{AllowInsecure: config.AllowInsecureGit, MaxConnectionBytes: git.MaxListBytes})
 	deployments := deployment.Options{
 		IDs:     allocator,
-		Fleet:   deployment.NewFleet(mgr.GetClient(), config.MaxRollouts),
+		Fleet:   fleet,
 		Remotes: deployment.NewRemotes(mgr.GetAPIReader(), readRefs(gitClient), clk),
 		Hosts:   claims.Hosts{Namespace: config.Namespace},
 	}

@@ -242,6 +242,8 @@ type view struct {
 	groups map[*compact.Object]*v1alpha1.ScimGroup
 	// above are the results of groupsAbove.
 	above map[string][]*v1alpha1.ScimGroup
+	// elements are the results of groupElement.
+	elements map[groupElementKey]map[string]any
 }
 
 func (d *Directory) view(ctx context.Context, namespace string, rt *schema.ResourceType, p *schema.Projection) *view {

@@ -112,12 +112,33 @@ func (v *view) groupsWith(id string, kind v1alpha1.ScimMemberType) []*v1alpha1.S
 func groupsOfUser(v *view, id string, _ *v1alpha1.ScimUserSpec) any {
 	var elements []any
 	for g, kind := range v.groupsOf(id) {
-		elements = append(elements, map[string]any{"value": g.Name, "display": g.Spec.DisplayName, "type": kind})
+		elements = append(elements, v.groupElement(g, kind))
 	}
 	if elements == nil {
 		return nil
 	}
 	return elements
+}
+
+// groupElement returns an element of the attribute groups. Of the users on a page, many are in the same groups, so they share
+// elements, which are not changed.
+func (v *view) groupElement(g *v1alpha1.ScimGroup, kind string) map[string]any {
+	key := groupElementKey{g, kind}
+	element := v.elements[key]
+	if element == nil {
+		element = map[string]any{"value": g.Name, "display": g.Spec.DisplayName, "type": kind}
+		if v.elements == nil {
+			v.elements = map[groupElementKey]map[string]any{}
+		}
+		v.elements[key] = element
+	}
+	return element
+}
+
+// groupElementKey identifies an element of the attribute groups: kind is direct or indirect.
+type groupElementKey struct {
+	group *v1alpha1.ScimGroup
+	kind  string
 }
 
 // groupsOf iterates over the groups of a user and whether each is direct or indirect.

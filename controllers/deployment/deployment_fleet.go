@@ -285,6 +285,19 @@ func (f *Fleet) Waited(key client.ObjectKey, now time.Time) time.Duration {
 	return now.Sub(f.since[key])
 }
 
+// inProgress returns the numbers of rollouts that run and of deployments that wait to start one. A rollout that waits for a
+// change by a user is neither.
+func (f *Fleet) inProgress() (running, waiting int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.rolling {
+		if c.image != "" {
+			running++
+		}
+	}
+	return running, len(f.waiting)
+}
+
 // RetryInterval returns how often a waiting deployment tries again by itself.
 func (f *Fleet) RetryInterval() time.Duration {
 	f.mu.Lock()

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -465,4 +467,29 @@ func TestFleetMeasuresHowLongADeploymentWaits(t *testing.T) {
 	if got := f.Waited(keyOf("b"), now.Add(time.Hour)); got != 0 {
 		t.Errorf("after the start %s", got)
 	}
+}
+
+// TestFleetCountsRolloutsInProgress: the metric does not depend on what statuses report yet. A rollout that waits for a user is
+// not counted.
+func TestFleetCountsRolloutsInProgress(t *testing.T) {
+	f := NewFleet(newAPI(t), 2)
+	expect := func(running, waiting int) {
+		t.Helper()
+		want := fmt.Sprintf("# HELP quoin_deployment_rollouts_in_progress Rollouts that run, or that wait for a slot or for the results of the first deployments.\n"+
+			"# TYPE quoin_deployment_rollouts_in_progress gauge\n"+
+			"quoin_deployment_rollouts_in_progress{state=\"running\"} %d\nquoin_deployment_rollouts_in_progress{state=\"waiting\"} %d\n", running, waiting)
+		if err := testutil.CollectAndCompare(f, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+	}
+	expect(0, 0)
+	for _, name := range []string{"a", "b", "c"} {
+		f.AcquireSlot(t.Context(), keyOf(name), slotOf("cube:v1.2.4"))
+	}
+	expect(2, 1)
+	f.Suspend(t.Context(), keyOf("a"))
+	expect(1, 1)
+	f.ReleaseSlot(t.Context(), keyOf("b"))
+	f.AcquireSlot(t.Context(), keyOf("c"), slotOf("cube:v1.2.4"))
+	expect(1, 0)
 }

@@ -31,14 +31,28 @@ var (
 	})
 )
 
-// Collectors returns the metrics of rollouts and of Git repositories. Their labels have all values from
-// the start, so that increase() does not miss the first failure.
-func Collectors() []prometheus.Collector {
+// rolloutsDesc describes the metric of a Fleet.
+var rolloutsDesc = prometheus.NewDesc("quoin_deployment_rollouts_in_progress",
+	"Rollouts that run, or that wait for a slot or for the results of the first deployments.", []string{"state"}, nil)
+
+// Describe implements prometheus.Collector.
+func (f *Fleet) Describe(descs chan<- *prometheus.Desc) { descs <- rolloutsDesc }
+
+// Collect implements prometheus.Collector.
+func (f *Fleet) Collect(metrics chan<- prometheus.Metric) {
+	running, waiting := f.inProgress()
+	metrics <- prometheus.MustNewConstMetric(rolloutsDesc, prometheus.GaugeValue, float64(running), "running")
+	metrics <- prometheus.MustNewConstMetric(rolloutsDesc, prometheus.GaugeValue, float64(waiting), "waiting")
+}
+
+// Collectors returns the metrics of rollouts, of which a Fleet knows those in progress, and of Git repositories. Their labels
+// have all values from the start, so that increase() does not miss the first failure.
+func Collectors(fleet *Fleet) []prometheus.Collector {
 	for _, total := range []*prometheus.CounterVec{rolloutsTotal, fetchesTotal} {
 		total.WithLabelValues(resultSucceeded)
 		total.WithLabelValues(resultFailed)
 	}
-	return []prometheus.Collector{rolloutsTotal, rolloutSeconds, fetchesTotal, fetchesWaiting, fetchSeconds}
+	return []prometheus.Collector{fleet, rolloutsTotal, rolloutSeconds, fetchesTotal, fetchesWaiting, fetchSeconds}
 }
 
 // observeFetch records a read of a Git repository.

@@ -16,9 +16,8 @@ const (
 	// defaultProgressDeadline applies when spec.rollout.progressDeadlineSeconds is not set.
 	defaultProgressDeadline = 600 * time.Second
 	// waitReportDelay is how long a deployment waits to start a rollout before its status shows that. The
-	// status then shows the start too, and both cost a thousand deployments three thousand writes while
-	// the cluster is at its busiest.
-	waitReportDelay = 2 * time.Minute
+	// status then shows the start too: three writes more for each deployment, while the cluster is at its busiest.
+	waitReportDelay = 30 * time.Minute
 	// maxHistory is the number of versions in status.history.
 	maxHistory = 20
 	// maxFailureMessage bounds status.failed.message: a status that exceeds the limit of the

@@ -15,8 +15,6 @@ var (
 		"Deployments by release channel and by how their version relates to the newest one that is not stopped: current, behind, held or installing.", []string{"channel", "state"}, nil)
 	lagDesc = prometheus.NewDesc("quoin_releasechannel_behind_since_timestamp_seconds",
 		"When the channel first listed a version that is newer than the oldest one of the deployments that are behind; absent if none is.", []string{"channel"}, nil)
-	rolloutsDesc = prometheus.NewDesc("quoin_deployment_rollouts_in_progress",
-		"Rollouts that run, or that wait for a slot.", []string{"state"}, nil)
 )
 
 // The relations of a deployment to its channel: values of the label state.
@@ -27,25 +25,15 @@ const (
 	stateInstalling = "installing" // has not run a version yet
 )
 
-// The states of rollouts: values of the label state.
-const (
-	rolloutRunning = "running"
-	rolloutWaiting = "waiting"
-)
-
 // fleet counts deployments by channel and version.
 type fleet struct {
 	// running has few keys: there are few versions in use at a time.
 	running  map[channels.Follower]int
-	rollouts map[string]int
 	channels map[string]*v1alpha1.ReleaseChannel
 }
 
 func newFleet() fleet {
-	return fleet{
-		running: map[channels.Follower]int{}, channels: map[string]*v1alpha1.ReleaseChannel{},
-		rollouts: map[string]int{rolloutRunning: 0, rolloutWaiting: 0},
-	}
+	return fleet{running: map[channels.Follower]int{}, channels: map[string]*v1alpha1.ReleaseChannel{}}
 }
 
 func (f *fleet) add(obj v1alpha1.Object) {
@@ -71,13 +59,6 @@ func (f *fleet) count(d *v1alpha1.Deployment, n int) {
 	if f.running[r] += n; f.running[r] == 0 {
 		delete(f.running, r)
 	}
-	switch rollout := d.Status.Rollout; {
-	case rollout == nil:
-	case rollout.StartTime == nil:
-		f.rollouts[rolloutWaiting] += n
-	default:
-		f.rollouts[rolloutRunning] += n
-	}
 }
 
 func (f *fleet) collect(metrics chan<- prometheus.Metric) {
@@ -98,9 +79,6 @@ func (f *fleet) collect(metrics chan<- prometheus.Metric) {
 	}
 	for channel, t := range since {
 		metrics <- gauge(lagDesc, seconds(t), channel)
-	}
-	for state, n := range f.rollouts {
-		metrics <- gauge(rolloutsDesc, float64(n), state)
 	}
 }
 

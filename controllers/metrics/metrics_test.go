@@ -55,13 +55,12 @@ const (
 	omittedMetric  = "quoin_objects_not_ready_omitted"
 	channelMetric  = "quoin_releasechannel_deployments"
 	lagMetric      = "quoin_releasechannel_behind_since_timestamp_seconds"
-	rolloutMetric  = "quoin_deployment_rollouts_in_progress"
 )
 
 // help are the descriptions of the metrics, from their Descs.
 var help = func() map[string]string {
 	texts := map[string]string{}
-	for _, d := range []fmt.Stringer{objectsDesc, notReadyDesc, omittedDesc, runningDesc, lagDesc, rolloutsDesc} {
+	for _, d := range []fmt.Stringer{objectsDesc, notReadyDesc, omittedDesc, runningDesc, lagDesc} {
 		var name, text string
 		if _, err := fmt.Sscanf(d.String(), "Desc{fqName: %q, help: %q", &name, &text); err != nil {
 			panic(err)
@@ -180,7 +179,6 @@ func TestChannelLag(t *testing.T) {
 	expect(t, o, channelMetric,
 		`{channel="latest",state="behind"} 2`, `{channel="latest",state="current"} 1`, `{channel="latest",state="held"} 2`, `{channel="latest",state="installing"} 1`)
 	expect(t, o, lagMetric, fmt.Sprintf(`{channel="latest"} %d`, start.Add(2*time.Hour).Unix()))
-	expect(t, o, rolloutMetric, `{state="running"} 1`, `{state="waiting"} 1`)
 
 	deployments.OnDelete(old)
 	expect(t, o, lagMetric, fmt.Sprintf(`{channel="latest"} %d`, start.Add(3*time.Hour).Unix()))

@@ -159,7 +159,7 @@ func readiness(kind string, obj v1alpha1.Object) problem {
 
 // Describe implements prometheus.Collector.
 func (o *Objects) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{objectsDesc, notReadyDesc, omittedDesc, runningDesc, lagDesc, rolloutsDesc} {
+	for _, d := range []*prometheus.Desc{objectsDesc, notReadyDesc, omittedDesc, runningDesc, lagDesc} {
 		descriptions <- d
 	}
 }

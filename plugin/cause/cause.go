@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/channels"
 	"github.com/quoin-dev/quoin/internal/masking"
 	"github.com/quoin-dev/quoin/plugin/tree"
 	"github.com/quoin-dev/quoin/plugin/view"
@@ -51,6 +52,7 @@ func Find(v *view.View) Report {
 	if ready.Status == metav1.ConditionTrue {
 		r.Ready = true
 		r.addOther(v)
+		r.addWait(v)
 	} else {
 		r.Waiting = !view.IsStalled(d)
 		r.addChannel(v)
@@ -86,6 +88,19 @@ func (r *Report) addOther(v *view.View) {
 			return
 		}
 	}
+}
+
+// addWait adds the channel of a deployment that is ready, if a newer version waits to be rolled out: the deployment reports that
+// only after half an hour.
+func (r *Report) addWait(v *view.View) {
+	d, e := v.Deployment, production(v)
+	if !r.Ready || v.Channel == nil || e == nil || !channels.FollowerOf(d).IsBehind(v.Channel) || e.Spec.Image != d.Status.History[0].Pinned() {
+		return
+	}
+	r.Chain = append(r.Chain, Finding{
+		"ReleaseChannel", v.Channel.Name, v1alpha1.ReasonWaitingForSlot,
+		"A newer version waits for a rollout slot, or for the results of the first deployments",
+	})
 }
 
 // channelReasons are the reasons of deployments whose cause is in the channel.

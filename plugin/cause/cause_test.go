@@ -152,6 +152,31 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// A ready deployment whose channel has a newer version explains that it waits, unless the rollout has begun.
+func TestReadyDeploymentWaits(t *testing.T) {
+	v := rolling()
+	v.Deployment.Status.CommonStatus = status("True", false, v1alpha1.ReasonSucceeded, "Production runs 1.2.3")
+	v.Deployment.Status.History = []v1alpha1.VersionRun{{Version: "1.2.3", ReleaseChannel: "stable", Image: "registry.example.com/cube:v1.2.3"}}
+	v.Channel.Status.Versions = []v1alpha1.ChannelVersion{
+		{Version: "1.2.4", Image: "registry.example.com/cube:v1.2.4"}, {Version: "1.2.3", Image: "registry.example.com/cube:v1.2.3"},
+	}
+	e := &v.Environments[0]
+	e.Spec.Image, e.Status.CommonStatus = v.Deployment.Status.History[0].Pinned(), status("True", false, v1alpha1.ReasonSucceeded, "")
+	r := Find(v)
+	if !r.Ready || len(r.Chain) != 2 || r.Chain[1].Reason != v1alpha1.ReasonWaitingForSlot || len(r.Next) != 1 || !strings.Contains(r.Next[0], "pin sales") {
+		t.Errorf("%+v, want the channel with %s", r, v1alpha1.ReasonWaitingForSlot)
+	}
+	e.Spec.Image = "registry.example.com/cube:v1.2.4"
+	if r := Find(v); !r.Ready || len(r.Chain) != 1 {
+		t.Errorf("after the start: %+v", r)
+	}
+	v.Deployment.Spec.Hold = new(true)
+	e.Spec.Image = v.Deployment.Status.History[0].Pinned()
+	if r := Find(v); len(r.Chain) != 1 {
+		t.Errorf("held: %+v", r)
+	}
+}
+
 // Messages of events may quote a password: it is not printed.
 func TestCredentialsAreHidden(t *testing.T) {
 	v := rolling()

@@ -65,7 +65,7 @@ var steps = map[string][]string{
 // addNext adds what to do about the deepest finding for which that is known, and about a failed
 // rollout how to retry it.
 func (r *Report) addNext(v *view.View) {
-	if r.Ready {
+	if r.Ready && len(r.Chain) == 1 {
 		return
 	}
 	d := v.Deployment
