@@ -94,7 +94,7 @@ func (r *Report) addOther(v *view.View) {
 // only after half an hour.
 func (r *Report) addWait(v *view.View) {
 	d, e := v.Deployment, production(v)
-	if !r.Ready || v.Channel == nil || e == nil || !channels.FollowerOf(d).IsBehind(v.Channel) || e.Spec.Image != d.Status.History[0].Pinned() {
+	if !r.Ready || r.Chain[0].Reason == v1alpha1.ReasonAsleep || v.Channel == nil || e == nil || !channels.FollowerOf(d).IsBehind(v.Channel) || e.Spec.Image != d.Status.History[0].Pinned() {
 		return
 	}
 	r.Chain = append(r.Chain, Finding{

@@ -170,10 +170,15 @@ func TestReadyDeploymentWaits(t *testing.T) {
 	if r := Find(v); !r.Ready || len(r.Chain) != 1 {
 		t.Errorf("after the start: %+v", r)
 	}
-	v.Deployment.Spec.Hold = new(true)
 	e.Spec.Image = v.Deployment.Status.History[0].Pinned()
+	v.Deployment.Spec.Hold = new(true)
 	if r := Find(v); len(r.Chain) != 1 {
 		t.Errorf("held: %+v", r)
+	}
+	v.Deployment.Spec.Hold = nil
+	v.Deployment.Status.Conditions[0].Reason = v1alpha1.ReasonAsleep // its message says that the version waits
+	if r := Find(v); len(r.Chain) != 1 {
+		t.Errorf("asleep: %+v", r)
 	}
 }
 
