@@ -197,15 +197,27 @@ func cacheOptions() map[client.Object]cache.ByObject {
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
-		tenants.AddIndexes(ctx, indexer),
+		indexer.IndexField(ctx, &v1alpha1.Account{}, accounts.IndexNamespace, namespaceOf),
 		catalog.AddIndexes(ctx, indexer),
 		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexGitHook, auth.GitHookNumbers),
 		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexDbtHook, auth.DbtHookNumbers),
 	)
 }
 
+// namespaceOf returns the values of the index accounts.IndexNamespace of an Account.
+func namespaceOf(o client.Object) []string {
+	account, ok := o.(*v1alpha1.Account)
+	if !ok {
+		return nil
+	}
+	return []string{account.Spec.Namespace}
+}
+
 func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Config, c Config, background *serving.Background) error {
-	hosts := tenants.Tenants{Reader: k8s.GetCache(), Namespaces: c.WatchNamespaces}
+	hosts, err := newTenants(ctx, k8s, c.WatchNamespaces)
+	if err != nil {
+		return err
+	}
 	informer, err := informerOf(ctx, k8s.GetCache(), &v1alpha1.Deployment{})
 	if err != nil {
 		return err
@@ -453,6 +465,15 @@ func newSCIM() *scim.Server {
 	})
 }
 
+// newTenants returns what finds the account of a request.
+func newTenants(ctx context.Context, k8s cluster.Cluster, namespaces accounts.Namespaces) (*tenants.Tenants, error) {
+	informer, err := informerOf(ctx, k8s.GetCache(), &v1alpha1.Account{})
+	if err != nil {
+		return nil, err
+	}
+	return tenants.New(informer, namespaces)
+}
+
 // newDirectory returns the directory of the users and groups of all accounts.
 func newDirectory(ctx context.Context, k8s cluster.Cluster, writer *kube.Client) (*directory.Directory, error) {
 	o := directory.Options{Kube: writer, Clock: clock.RealClock{}}
@@ -501,7 +522,7 @@ func informerOf(ctx context.Context, from cache.Cache, kind client.Object) (tool
 }
 
 // aggregate returns the aggregated API server.
-func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts tenants.Tenants, f *handler, review *recording.Admission) (*aggregation.Server, error) {
+func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts *tenants.Tenants, f *handler, review *recording.Admission) (*aggregation.Server, error) {
 	return aggregation.New(aggregation.Options{
 		Client:  clientset,
 		Account: hosts.ByName,

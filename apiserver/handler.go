@@ -33,7 +33,7 @@ import (
 
 // handler determines the account and the principal of a request, and then routes it.
 type handler struct {
-	tenants tenants.Tenants
+	tenants *tenants.Tenants
 	// authenticator authenticates the callers of tenant hosts.
 	authenticator auth.Authenticator
 	// aggregated serves requests of the Kubernetes API server; nil if disabled.
@@ -83,7 +83,7 @@ func errorWriter(path string) serving.ErrorWriter {
 
 // ServeHTTP serves a request with a canonical path.
 func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	account, err := f.tenants.ByHost(r.Context(), r.Host)
+	account, err := f.tenants.ByHost(r.Host)
 	// The Kubernetes API server has a client certificate. Without it, the paths of the aggregated API are
 	// those of the account like all others.
 	if f.aggregated != nil && aggregation.Handles(r.URL.Path) && (account == nil || aggregation.HasCertificate(r)) {
@@ -137,7 +137,7 @@ func (f *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // issuer that it trusts, or the role of its users, may have changed.
 func (f *handler) again(account *v1alpha1.Account, r *http.Request) func(context.Context) (*auth.Principal, error) {
 	return func(ctx context.Context) (*auth.Principal, error) {
-		now, err := f.tenants.ByName(ctx, account.Name)
+		now, err := f.tenants.ByName(account.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -9,16 +9,13 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
 	"github.com/quoin-dev/quoin/apiserver/guide"
 	"github.com/quoin-dev/quoin/apiserver/rest"
 	"github.com/quoin-dev/quoin/apiserver/tenants"
-	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
 // trusting authenticates callers while the account trusts an issuer.
@@ -34,23 +31,19 @@ func (trusting) Authenticate(_ context.Context, account *v1alpha1.Account, _ *ht
 // TestAgain: a request that takes minutes ends when its account no longer trusts the issuer of its credential, and when the account
 // is replaced by another one of the name.
 func TestAgain(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	account := &v1alpha1.Account{
 		ObjectMeta: metav1.ObjectMeta{Name: "acme", UID: "a1"},
 		Spec:       v1alpha1.AccountSpec{Namespace: "acme", OIDCIssuers: []v1alpha1.OIDCIssuer{{URL: "https://id.example.com"}}},
 	}
-	namespace := func(o client.Object) []string {
-		a, ok := o.(*v1alpha1.Account)
-		if !ok {
-			return nil
-		}
-		return []string{a.Spec.Namespace}
+	informer := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &v1alpha1.Account{}, 0, toolscache.Indexers{})
+	known, err := tenants.New(informer, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(account.DeepCopy()).WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, namespace).Build()
-	f := &handler{tenants: tenants.Tenants{Reader: kube}, authenticator: trusting{}}
+	if err := informer.GetIndexer().Add(account.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	f := &handler{tenants: known, authenticator: trusting{}}
 	again := f.again(account, httptest.NewRequest(http.MethodGet, "/", nil))
 	if p, err := again(t.Context()); err != nil || p.Account != "acme" {
 		t.Fatal(p, err)
@@ -60,12 +53,9 @@ func TestAgain(t *testing.T) {
 	if _, err := f.again(other, httptest.NewRequest(http.MethodGet, "/", nil))(t.Context()); !errors.Is(err, auth.ErrNoCredential) {
 		t.Errorf("the caller of a deleted account: %v", err)
 	}
-	changed := &v1alpha1.Account{}
-	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(account), changed); err != nil {
-		t.Fatal(err)
-	}
+	changed := account.DeepCopy()
 	changed.Spec.OIDCIssuers = nil
-	if err := kube.Update(t.Context(), changed); err != nil {
+	if err := informer.GetIndexer().Update(changed); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := again(t.Context()); !errors.Is(err, auth.ErrNoCredential) {

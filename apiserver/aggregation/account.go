@@ -100,7 +100,7 @@ func (s *Server) getAccount(w http.ResponseWriter, r *http.Request, who user.Inf
 	if err := s.authorize(r.Context(), toAccounts(who, "get", name, "")); err != nil {
 		return err
 	}
-	found, err := s.account(r.Context(), name)
+	found, err := s.account(name)
 	if err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ var testAccounts = map[string]*v1alpha1.Account{
 func testOptions(api kubernetes.Interface) Options {
 	return Options{
 		Client: api,
-		Account: func(_ context.Context, name string) (*v1alpha1.Account, error) {
+		Account: func(name string) (*v1alpha1.Account, error) {
 			if name == "broken" {
 				return nil, errors.New("cache: secret detail")
 			}

@@ -1,7 +1,6 @@
 package aggregation
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 
@@ -28,7 +27,7 @@ func (s *Server) proxy(w http.ResponseWriter, r *http.Request, who user.Info, na
 	if httpstream.IsUpgradeRequest(r) {
 		return apierrors.NewBadRequest("this path cannot be upgraded to another protocol")
 	}
-	account, err := s.account(r.Context(), name)
+	account, err := s.account(name)
 	if err != nil {
 		return err
 	}
@@ -66,8 +65,8 @@ func (s *Server) documented(r *http.Request, principal *auth.Principal, path str
 
 // account returns the account with a name. Call it after authorization, so that unauthorized callers
 // cannot probe names.
-func (s *Server) account(ctx context.Context, name string) (*v1alpha1.Account, error) {
-	account, err := s.options.Account(ctx, name)
+func (s *Server) account(name string) (*v1alpha1.Account, error) {
+	account, err := s.options.Account(name)
 	if err != nil {
 		return nil, fmt.Errorf("find account %q: %w", name, err)
 	}

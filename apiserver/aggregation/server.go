@@ -35,7 +35,7 @@ type Options struct {
 	// needs the roles in config/aggregation.
 	Client kubernetes.Interface
 	// Account returns an account by name, nil if there is none.
-	Account func(ctx context.Context, name string) (*v1alpha1.Account, error)
+	Account func(name string) (*v1alpha1.Account, error)
 	// Accounts returns all accounts in any order.
 	Accounts func(ctx context.Context) ([]v1alpha1.Account, error)
 	// Next serves a request to a documented path of an account. The request has the documented path,

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -11,10 +12,13 @@ type router struct {
 	preferred, others *http.ServeMux
 	// prefers has the paths of the preferred patterns.
 	prefers map[string]bool
+	// prefixes are the literal beginnings of these paths: a ServeMux that does not match looks for other methods of the path,
+	// which costs more than to match.
+	prefixes []string
 }
 
 func newRouter() *router {
-	return &router{http.NewServeMux(), http.NewServeMux(), map[string]bool{}}
+	return &router{preferred: http.NewServeMux(), others: http.NewServeMux(), prefers: map[string]bool{}}
 }
 
 // HandleFunc registers a handler.
@@ -24,6 +28,8 @@ func (r *router) HandleFunc(pattern string, handler func(http.ResponseWriter, *h
 		path = pattern
 	}
 	if r.prefers[path] {
+		prefix, _, _ := strings.Cut(path, "{")
+		r.prefixes = append(r.prefixes, prefix)
 		r.preferred.HandleFunc(pattern, handler)
 		return
 	}
@@ -32,17 +38,20 @@ func (r *router) HandleFunc(pattern string, handler func(http.ResponseWriter, *h
 
 // Handler returns the handler of a request and its pattern; the pattern is empty if there is none.
 func (r *router) Handler(request *http.Request) (http.Handler, string) {
-	if handler, pattern := r.preferred.Handler(request); pattern != "" {
-		return handler, pattern
+	return r.muxOf(request).Handler(request)
+}
+
+// muxOf returns the ServeMux that serves a request.
+func (r *router) muxOf(request *http.Request) *http.ServeMux {
+	if slices.ContainsFunc(r.prefixes, func(prefix string) bool { return strings.HasPrefix(request.URL.Path, prefix) }) {
+		if _, pattern := r.preferred.Handler(request); pattern != "" {
+			return r.preferred
+		}
 	}
-	return r.others.Handler(request)
+	return r.others
 }
 
 // ServeHTTP implements http.Handler.
 func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	if _, pattern := r.preferred.Handler(request); pattern != "" {
-		r.preferred.ServeHTTP(w, request)
-		return
-	}
-	r.others.ServeHTTP(w, request)
+	r.muxOf(request).ServeHTTP(w, request)
 }

@@ -3,69 +3,80 @@
 package tenants
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
-// indexHost is the index of Accounts by host.
-const indexHost = "hosts"
+// Indexes of Accounts.
+const (
+	indexHost      = "tenants.host"
+	indexNamespace = "tenants.namespace"
+)
 
-// AddIndexes adds the indexes that this package needs.
-func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	hosts := func(o client.Object) []string {
-		if account, ok := o.(*v1alpha1.Account); ok {
-			return tenant.Hosts(account)
-		}
-		return nil
-	}
-	if err := indexer.IndexField(ctx, &v1alpha1.Account{}, indexHost, hosts); err != nil {
-		return fmt.Errorf("index accounts by host: %w", err)
-	}
-	namespace := func(o client.Object) []string {
-		if account, ok := o.(*v1alpha1.Account); ok {
-			return []string{account.Spec.Namespace}
-		}
-		return nil
-	}
-	if err := indexer.IndexField(ctx, &v1alpha1.Account{}, tenant.IndexNamespace, namespace); err != nil {
-		return fmt.Errorf("index accounts by namespace: %w", err)
-	}
-	return nil
+// indexers are the indexes of Accounts by their hosts and namespaces. Each request reads them: an index of the client of a cache
+// copies what it finds into a list.
+var indexers = toolscache.Indexers{
+	indexHost:      indexBy(tenant.Hosts),
+	indexNamespace: indexBy(func(a *v1alpha1.Account) []string { return []string{a.Spec.Namespace} }),
 }
 
-// Tenants finds accounts in a cache with the indexes.
+func indexBy(values func(*v1alpha1.Account) []string) toolscache.IndexFunc {
+	return func(o any) ([]string, error) {
+		account, ok := o.(*v1alpha1.Account)
+		if !ok {
+			return nil, fmt.Errorf("%T is no Account", o)
+		}
+		return values(account), nil
+	}
+}
+
+// Tenants finds accounts in a cache. Create it with New.
 type Tenants struct {
-	Reader client.Reader
-	// Namespaces are those whose accounts are served.
-	Namespaces tenant.Namespaces
+	accounts   toolscache.Indexer
+	namespaces tenant.Namespaces
+}
+
+// New returns the Tenants of an informer of Accounts, to which it adds indexes. Only accounts with namespaces are served.
+func New(accounts toolscache.SharedIndexInformer, namespaces tenant.Namespaces) (*Tenants, error) {
+	if err := accounts.AddIndexers(indexers); err != nil {
+		return nil, fmt.Errorf("index accounts: %w", err)
+	}
+	return &Tenants{accounts: accounts.GetIndexer(), namespaces: namespaces}, nil
 }
 
 // ByHost returns the account with a host, with or without port; nil if there is none. Of several
-// accounts with the same host it returns the oldest.
-func (t Tenants) ByHost(ctx context.Context, host string) (*v1alpha1.Account, error) {
+// accounts with the same host it returns the oldest. The account is shared and must not be modified.
+func (t *Tenants) ByHost(host string) (*v1alpha1.Account, error) {
 	name := strings.ToLower(strings.TrimSuffix(withoutPort(host), "."))
 	if name == "" {
 		return nil, nil
 	}
-	list := &v1alpha1.AccountList{}
-	if err := t.Reader.List(ctx, list, client.MatchingFields{indexHost: name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("find the account of a host: %w", err)
+	found, err := t.first(indexHost, name, func(a, b *v1alpha1.Account) bool { return hasPrecedence(a, b, name) })
+	if err != nil {
+		return nil, err
+	}
+	return t.served(found)
+}
+
+// first returns the account with a value of an index that has precedence over the others; nil if there is none.
+func (t *Tenants) first(index, value string, hasPrecedence func(a, b *v1alpha1.Account) bool) (*v1alpha1.Account, error) {
+	indexed, err := t.accounts.ByIndex(index, value)
+	if err != nil {
+		return nil, fmt.Errorf("find an account: %w", err)
 	}
 	var found *v1alpha1.Account
-	for i := range list.Items {
-		if found == nil || hasPrecedence(&list.Items[i], found, name) {
-			found = &list.Items[i]
+	for _, o := range indexed {
+		if account, ok := o.(*v1alpha1.Account); ok && (found == nil || hasPrecedence(account, found)) {
+			found = account
 		}
 	}
-	return t.served(ctx, found)
+	return found, nil
 }
 
 // hasPrecedence reports whether a is the account of a host rather than b: it holds the host, or the
@@ -77,26 +88,27 @@ func hasPrecedence(a, b *v1alpha1.Account, host string) bool {
 	return tenant.Older(a, b)
 }
 
-// ByName returns the account with a name, nil if there is none.
-func (t Tenants) ByName(ctx context.Context, name string) (*v1alpha1.Account, error) {
-	account := &v1alpha1.Account{}
-	if err := t.Reader.Get(ctx, client.ObjectKey{Name: name}, account); err != nil {
-		return nil, client.IgnoreNotFound(err)
+// ByName returns the account with a name, nil if there is none. It is shared and must not be modified.
+func (t *Tenants) ByName(name string) (*v1alpha1.Account, error) {
+	found, _, err := t.accounts.GetByKey(name)
+	if err != nil {
+		return nil, fmt.Errorf("find an account: %w", err)
 	}
-	return t.served(ctx, account)
+	account, _ := found.(*v1alpha1.Account)
+	return t.served(account)
 }
 
 // served returns nil for an account that is being deleted, with a namespace that Quoin does not work in, or whose
 // namespace belongs to an older account, whose objects it must not expose.
-func (t Tenants) served(ctx context.Context, account *v1alpha1.Account) (*v1alpha1.Account, error) {
-	if account == nil || !account.DeletionTimestamp.IsZero() || !t.Namespaces.Include(account.Spec.Namespace) {
+func (t *Tenants) served(account *v1alpha1.Account) (*v1alpha1.Account, error) {
+	if account == nil || !account.DeletionTimestamp.IsZero() || !t.namespaces.Include(account.Spec.Namespace) {
 		return nil, nil
 	}
-	owner, err := tenant.Of(ctx, t.Reader, account.Spec.Namespace)
-	if errors.Is(err, tenant.ErrNoAccount) || err == nil && owner.UID != account.UID {
-		return nil, nil
+	owner, err := t.first(indexNamespace, account.Spec.Namespace, tenant.Older)
+	if err != nil || owner == nil || owner.UID != account.UID {
+		return nil, err
 	}
-	return account, err
+	return account, nil
 }
 
 // withoutPort returns a host without its port. IPv6 addresses are not hosts of accounts.
