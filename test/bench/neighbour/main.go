@@ -3,8 +3,8 @@
 // kube-apiserver. The other tenant's p99 under an attack must not exceed twice that without one, in the same run.
 //
 // Each round of an attack measures the other tenant's requests three times: without an attack; beside a program that only
-// uses processor time; and under the attack. The attacker is a process of its own with the scheduling policy SCHED_IDLE:
-// it uses the processor time that the others leave, so that the ratio measures what Quoin does with the requests, and not
+// uses processor time; and under the attack. The attacker and its pods are processes of their own with the scheduling policy
+// SCHED_IDLE: they use the processor time that the others leave, so that the ratio measures what Quoin does with the requests, and not
 // how the scheduler of a small machine divides the processors between an attacker and its victim. An attacker in production
 // has machines of its own.
 //
@@ -83,7 +83,7 @@ func run(ctx context.Context, o options, server *controlplane.APIServer) error {
 	if err := w.runAttacks(ctx, o, r); err != nil {
 		return err
 	}
-	setup := fmt.Sprintf("%d rounds, %s a measurement; the attacker has the scheduling policy SCHED_IDLE; etcd, kube-apiserver, Quoin, pods, attacker and bench share the machine",
+	setup := fmt.Sprintf("%d rounds, %s a measurement; the attacker and its pods have the scheduling policy SCHED_IDLE; etcd, kube-apiserver, Quoin, pods, attacker and bench share the machine",
 		o.rounds, o.time)
 	return results.Publish(setup, r.print)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/quoin-dev/quoin/test/bench/internal/dataplane"
 )
 
-// podsCommand is the argument that makes this program the pods of all deployments.
+// podsCommand is the argument that makes this program the pods of the deployments of a tenant.
 const podsCommand = "pods"
 
 // Messages of the PostgreSQL protocol.
@@ -26,7 +26,7 @@ const (
 	sqlOK       = "R\x00\x00\x00\x08\x00\x00\x00\x00"
 )
 
-// metadataBytes is the size of the metadata of all pods: near the largest from which the gateway derives listings.
+// metadataBytes is the size of the metadata of a pod: near the largest from which the gateway derives listings.
 const metadataBytes = 7 << 20
 
 // servePods serves the data API and the SQL interface until the process is stopped. It prints both addresses on stdout.

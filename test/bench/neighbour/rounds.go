@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,9 @@ const (
 	// startTime is how long an attack lasts before it is measured: until the bursts that the limits allow are used.
 	startTime = 6 * time.Second
 )
+
+// idlePolicy is the command that runs a program with the scheduling policy SCHED_IDLE.
+var idlePolicy = []string{"chrt", "--idle", "0"}
 
 // runAttacks measures all selected attacks, one after the other.
 func (w *world) runAttacks(ctx context.Context, o options, r *report) error {
@@ -93,7 +97,8 @@ func (w *world) under(ctx context.Context, o options, attack string, v *victim) 
 	if err := os.RemoveAll(w.resultFile()); err != nil {
 		return result{}, use{}, err
 	}
-	attacker, err := process.Start(ctx, "attacker", w.server.Dir, "chrt", "--idle", "0", self, attackCommand, file)
+	run := slices.Concat(idlePolicy, []string{self, attackCommand, file})
+	attacker, err := process.Start(ctx, "attacker", w.server.Dir, run[0], run[1:]...)
 	if err != nil {
 		return result{}, use{}, err
 	}

@@ -67,10 +67,6 @@ type world struct {
 func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (*world, error) {
 	w := &world{server: server}
 	measure.Progress("creating the accounts")
-	pods, err := w.startPods(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if err := server.CreateAll(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: controlplane.SystemNamespace}},
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Rules: []rbacv1.PolicyRule{
@@ -80,7 +76,8 @@ func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (*
 		return nil, err
 	}
 	for name, to := range map[string]**tenant{attackerName: &w.attacker, victimName: &w.victim} {
-		if *to, err = w.newTenant(ctx, name, pods); err != nil {
+		var err error
+		if *to, err = w.newTenant(ctx, name); err != nil {
 			return nil, fmt.Errorf("account %s: %w", name, err)
 		}
 	}
@@ -92,20 +89,30 @@ func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (*
 			return nil, err
 		}
 	}
+	var err error
 	if w.git, err = newGitServer(ctx); err != nil {
 		return nil, err
 	}
 	return w, w.startQuoin(ctx, o)
 }
 
-// startPods starts the pods of all deployments, and returns their addresses by the names of their ports.
-func (w *world) startPods(ctx context.Context) (map[string]string, error) {
-	_, addresses, err := dataplane.StartBackend(ctx, w.server, podsCommand)
+// startPods starts the pods of a tenant's deployments, and returns their addresses by the names of their ports. Those of the
+// attacker have the scheduling policy of the attacker.
+func (w *world) startPods(ctx context.Context, name string) (map[string]string, error) {
+	var by []string
+	if name == attackerName {
+		by = idlePolicy
+	}
+	_, addresses, err := dataplane.StartBackend(ctx, w.server, podsCommand, by...)
 	api, sql, _ := strings.Cut(addresses, " ")
 	return map[string]string{engine.PortNameHTTP: api, engine.PortNameSQL: sql}, err
 }
 
-func (w *world) newTenant(ctx context.Context, name string, pods map[string]string) (*tenant, error) {
+func (w *world) newTenant(ctx context.Context, name string) (*tenant, error) {
+	pods, err := w.startPods(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	t := &tenant{Name: name, Host: name + ".example.com", DataHost: deployment + ".data." + name + ".example.com"}
 	key, err := apikey.New(rand.Reader)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -86,14 +87,15 @@ func ownAddress() (string, error) {
 	return "", fmt.Errorf("this machine has no address but loopback, which an EndpointSlice rejects")
 }
 
-// StartBackend runs this program again with an argument, such as BackendCommand, and returns what it prints first: its
-// address.
-func StartBackend(ctx context.Context, server *controlplane.APIServer, command string) (*process.Process, string, error) {
+// StartBackend runs this program again with an argument, such as BackendCommand, by another program if one is given, such as
+// chrt with its arguments. It returns what the program prints first: its address.
+func StartBackend(ctx context.Context, server *controlplane.APIServer, command string, by ...string) (*process.Process, string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, "", err
 	}
-	backend, address, err := process.StartListener("backend", exec.CommandContext(ctx, self, command))
+	run := slices.Concat(by, []string{self, command})
+	backend, address, err := process.StartListener("backend", exec.CommandContext(ctx, run[0], run[1:]...))
 	if err != nil {
 		return nil, "", err
 	}
