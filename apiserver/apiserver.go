@@ -214,7 +214,7 @@ func namespaceOf(o client.Object) []string {
 }
 
 func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Config, c Config, background *serving.Background) error {
-	hosts, err := newTenants(ctx, k8s, c.WatchNamespaces)
+	f, err := newHandler(ctx, k8s, c)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,6 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	// All writes on behalf of callers go through this client, which records them.
 	writer := kube.NewClient(recording.NewClient(k8s.GetClient()), k8s.GetAPIReader(), edit.Manager)
-	f := &handler{tenants: hosts, limits: newLimits(c.RequestsPerSecond, c.Burst), scim: newSCIM(), issuer: oidcissuer.New()}
 	app, push, err := runGitHub(k8s, c, background)
 	if err != nil {
 		return err
@@ -253,9 +252,6 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	if f.api, agents, err = newREST(ctx, k8s, writer, known, f.directory, roles, groups, c); err != nil {
 		return err
 	}
-	if f.guides, err = guide.New(docs.Guides); err != nil {
-		return err
-	}
 	f.mcp = mcp.New(mcp.Options{Deployments: known.Deployments, Agents: agents, Chat: groups.chat, Version: c.Version})
 	if f.authenticator, f.signIn, err = newAuthenticator(k8s, f.directory, roles, groups, f.log, c, background); err != nil {
 		return err
@@ -267,7 +263,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	}
 	if c.Aggregation {
 		review := &recording.Admission{Log: f.log, Reader: k8s.GetCache(), Live: k8s.GetAPIReader(), Namespace: c.Namespace}
-		aggregated, err := aggregate(clientset, k8s, hosts, f, review)
+		aggregated, err := aggregate(clientset, k8s, f, review)
 		if err != nil {
 			return err
 		}
@@ -465,13 +461,19 @@ func newSCIM() *scim.Server {
 	})
 }
 
-// newTenants returns what finds the account of a request.
-func newTenants(ctx context.Context, k8s cluster.Cluster, namespaces accounts.Namespaces) (*tenants.Tenants, error) {
+// newHandler returns a handler that finds the account of a request and serves the guides.
+func newHandler(ctx context.Context, k8s cluster.Cluster, c Config) (*handler, error) {
 	informer, err := informerOf(ctx, k8s.GetCache(), &v1alpha1.Account{})
 	if err != nil {
 		return nil, err
 	}
-	return tenants.New(informer, namespaces)
+	known, err := tenants.New(informer, c.WatchNamespaces)
+	if err != nil {
+		return nil, err
+	}
+	f := &handler{tenants: known, limits: newLimits(c.RequestsPerSecond, c.Burst), scim: newSCIM(), issuer: oidcissuer.New()}
+	f.guides, err = guide.New(docs.Guides)
+	return f, err
 }
 
 // newDirectory returns the directory of the users and groups of all accounts.
@@ -522,10 +524,10 @@ func informerOf(ctx context.Context, from cache.Cache, kind client.Object) (tool
 }
 
 // aggregate returns the aggregated API server.
-func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, hosts *tenants.Tenants, f *handler, review *recording.Admission) (*aggregation.Server, error) {
+func aggregate(clientset kubernetes.Interface, k8s cluster.Cluster, f *handler, review *recording.Admission) (*aggregation.Server, error) {
 	return aggregation.New(aggregation.Options{
 		Client:  clientset,
-		Account: hosts.ByName,
+		Account: f.tenants.ByName,
 		Accounts: func(ctx context.Context) ([]v1alpha1.Account, error) {
 			list := &v1alpha1.AccountList{}
 			err := k8s.GetCache().List(ctx, list)
