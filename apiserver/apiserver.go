@@ -197,20 +197,11 @@ func cacheOptions() map[client.Object]cache.ByObject {
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
-		indexer.IndexField(ctx, &v1alpha1.Account{}, accounts.IndexNamespace, namespaceOf),
+		indexer.IndexField(ctx, &v1alpha1.Account{}, accounts.IndexNamespace, accounts.NamespaceOf),
 		catalog.AddIndexes(ctx, indexer),
 		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexGitHook, auth.GitHookNumbers),
 		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexDbtHook, auth.DbtHookNumbers),
 	)
-}
-
-// namespaceOf returns the values of the index accounts.IndexNamespace of an Account.
-func namespaceOf(o client.Object) []string {
-	account, ok := o.(*v1alpha1.Account)
-	if !ok {
-		return nil
-	}
-	return []string{account.Spec.Namespace}
 }
 
 func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Config, c Config, background *serving.Background) error {

@@ -109,10 +109,7 @@ func newWorld(t *testing.T, url string) *world {
 			`{"widgets":[{"id":"c","type":"CHART","position":{"x":0,"y":0,"w":6,"h":4},"config":{"reportPublicId":"SalesReport1"}}]}`)},
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.Folder{}, &v1alpha1.Workbook{}).
-		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
-			a, _ := o.(*v1alpha1.Account)
-			return []string{a.Spec.Namespace}
-		}).WithObjects(account, deployment, f, w).Build()
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).WithObjects(account, deployment, f, w).Build()
 	return &world{T: t, store: contenttest.Open(t, url, audit.Owner, folder.Owner, workspace.Owner, access.Owner), api: api}
 }
 

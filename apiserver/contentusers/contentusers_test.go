@@ -53,10 +53,7 @@ func newWorld(t *testing.T) *world {
 		Spec:       v1alpha1.AccountSpec{Namespace: "demo", Plan: v1alpha1.PlanEnterprise, AuditLog: &v1alpha1.AuditLog{Enabled: ptr.To(true)}},
 	}}
 	w.api = fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(w.account, user(ada)).
-		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
-			a, _ := o.(*v1alpha1.Account)
-			return []string{a.Spec.Namespace}
-		}).Build()
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).Build()
 	live := interceptor.NewClient(w.api.(client.WithWatch), interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 		if w.failing != nil {
 			return w.failing

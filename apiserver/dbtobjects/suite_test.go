@@ -76,7 +76,7 @@ func newWorld(t *testing.T) *world {
 		all = append(all, account(name), deployment(name))
 	}
 	w.kube = interceptor.NewClient(fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(all...).WithStatusSubresource(&v1alpha1.DbtSync{}).
-		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string { return []string{o.(*v1alpha1.Account).Spec.Namespace} }).Build(),
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).Build(),
 		interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			o.SetUID(types.UID(uuid.NewString()))
 			return c.Create(ctx, o, opts...)

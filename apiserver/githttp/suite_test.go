@@ -134,10 +134,7 @@ func newKube(t *testing.T) client.Client {
 		objects = append(objects, d.DeepCopy())
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
-			account, _ := o.(*v1alpha1.Account)
-			return []string{account.Spec.Namespace}
-		}).Build()
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).Build()
 }
 
 // serve authenticates a request as package apiserver does.

@@ -72,10 +72,7 @@ func newFixture(t *testing.T) *fixture {
 	f.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(recorded.DeepCopy(), unrecorded.DeepCopy(), &v1alpha1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "acme", Name: "sales", ResourceVersion: "5", Labels: map[string]string{v1alpha1.LabelID: "7"}},
 		Spec:       v1alpha1.DeploymentSpec{DisplayName: "Sales", ReleaseChannel: "latest"},
-	}).WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
-		account, _ := o.(*v1alpha1.Account)
-		return []string{account.Spec.Namespace}
-	}).Build()
+	}).WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).Build()
 	intercept := func(do func() error) error {
 		if f.next == nil {
 			return do()

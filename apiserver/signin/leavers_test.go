@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -30,10 +29,7 @@ func TestDeactivationEndsUnusedSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	account := &v1alpha1.Account{ObjectMeta: metav1.ObjectMeta{Name: "demo", UID: "a1"}, Spec: v1alpha1.AccountSpec{Namespace: "demo"}}
-	cache := fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
-		a, _ := o.(*v1alpha1.Account)
-		return []string{a.Spec.Namespace}
-	}).Build()
+	cache := fake.NewClientBuilder().WithScheme(scheme).WithObjects(account).WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).Build()
 	of := store.Account{UID: "a1", Name: "demo"}
 	sessions := &oauth.Store{DB: db, Record: RecordTx}
 	secrets := map[string]string{}

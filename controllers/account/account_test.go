@@ -161,10 +161,7 @@ func newFixture(t *testing.T, objs ...client.Object) *fixture {
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).
 		WithStatusSubresource(&v1alpha1.Account{}).
-		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
-			a, _ := o.(*v1alpha1.Account)
-			return []string{a.Spec.Namespace}
-		}).
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).
 		WithIndex(&v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) []string {
 			c, _ := o.(*v1alpha1.Claim)
 			return []string{c.Spec.Holder.Name}

@@ -45,10 +45,7 @@ func newAPI(t *testing.T, objs ...client.Object) client.WithWatch {
 	})
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).
 		WithStatusSubresource(&v1alpha1.Branch{}).
-		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
-			a, _ := o.(*v1alpha1.Account)
-			return []string{a.Spec.Namespace}
-		}).
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).
 		WithIndex(&v1alpha1.Branch{}, IndexDeployment, func(o client.Object) []string {
 			b, _ := o.(*v1alpha1.Branch)
 			return []string{b.Spec.DeploymentRef.Name}

@@ -61,10 +61,7 @@ func newAPI(t *testing.T, objs ...client.Object) client.WithWatch {
 		Spec:       v1alpha1.AccountSpec{Namespace: "acme", Host: "acme.example.com"},
 	})
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).WithStatusSubresource(&v1alpha1.OAuthIntegration{}).
-		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
-			a, _ := o.(*v1alpha1.Account)
-			return []string{a.Spec.Namespace}
-		}).Build()
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).Build()
 }
 
 // reconcileOnce reconciles an integration and returns it, with the time until the next reconciliation.

@@ -88,7 +88,7 @@ func TestWatches(t *testing.T) {
 // inMemory returns a fake client with the indexes of the cache.
 func inMemory(t testing.TB, objs ...client.Object) client.WithWatch {
 	builder := fake.NewClientBuilder().WithScheme(apitest.Scheme(t)).WithObjects(objs...).WithStatusSubresource(&v1alpha1.ScimGroup{})
-	builder = builder.WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string { return []string{o.(*v1alpha1.Account).Spec.Namespace} })
+	builder = builder.WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf)
 	builder = builder.WithIndex(&v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) []string { return []string{o.(*v1alpha1.Claim).Spec.Holder.Name} })
 	for _, obj := range []client.Object{&v1alpha1.ScimGroup{}, &v1alpha1.ScimMemberChunk{}} {
 		builder = builder.WithIndex(obj, indexUser, bucketsOfUsers).WithIndex(obj, indexGroup, groupsAmong)
@@ -220,7 +220,7 @@ func cachedClient(b *testing.B) client.Client {
 	b.Helper()
 	store, err := cache.New(apitest.Server(b), cache.Options{Scheme: apitest.Scheme(b)})
 	must(b, err)
-	must(b, store.IndexField(b.Context(), &v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string { return []string{o.(*v1alpha1.Account).Spec.Namespace} }))
+	must(b, store.IndexField(b.Context(), &v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf))
 	must(b, store.IndexField(b.Context(), &v1alpha1.Claim{}, claims.IndexHolder, func(o client.Object) []string { return []string{o.(*v1alpha1.Claim).Spec.Holder.Name} }))
 	must(b, AddIndexes(b.Context(), store))
 	go func() { _ = store.Start(b.Context()) }()

@@ -50,10 +50,7 @@ func newAPI(t *testing.T, issued string, objs ...client.Object) client.WithWatch
 		})
 	}
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objs...).WithStatusSubresource(&v1alpha1.UserAttribute{}).
-		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
-			a, _ := o.(*v1alpha1.Account)
-			return []string{a.Spec.Namespace}
-		}).Build()
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).Build()
 }
 
 // reconcileOnce reconciles an attribute and returns it.

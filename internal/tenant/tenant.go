@@ -15,6 +15,15 @@ import (
 // IndexNamespace is the index of Accounts by namespace.
 const IndexNamespace = "spec.namespace"
 
+// NamespaceOf returns the values of IndexNamespace of an Account.
+func NamespaceOf(o client.Object) []string {
+	account, ok := o.(*v1alpha1.Account)
+	if !ok {
+		return nil
+	}
+	return []string{account.Spec.Namespace}
+}
+
 // ErrNoAccount is returned if no account has the namespace.
 var ErrNoAccount = errors.New("no account uses this namespace")
 

@@ -39,9 +39,8 @@ const manifestText = `{"metadata":{"dbt_schema_version":"https://schemas.getdbt.
 
 func newDbtWorld(w *world) *dbtWorld {
 	w.Helper()
-	index := func(o client.Object) []string { return []string{o.(*v1alpha1.Account).Spec.Namespace} }
 	d := &dbtWorld{world: w, cluster: fake.NewClientBuilder().WithScheme(apitest.Scheme(w)).WithStatusSubresource(&v1alpha1.DbtSync{}).
-		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, index).WithObjects(w.account, w.deployment.DeepCopy()).Build()}
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).WithObjects(w.account, w.deployment.DeepCopy()).Build()}
 	d.objects = dbtobjects.New(dbtobjects.Options{
 		Cached: d.cluster, Live: d.cluster, Writer: d.cluster, Syncs: &dbtsync.Syncs{DB: w.db, Record: w.record}, Git: true,
 		Trusted: func() []byte { return nil }, Log: slog.New(slog.DiscardHandler),

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -111,10 +110,7 @@ func Control[T v1alpha1.Object](ctx context.Context, c *clustertest.Cluster, new
 	if err != nil {
 		return err
 	}
-	err = mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
-		a, _ := o.(*v1alpha1.Account)
-		return []string{a.Spec.Namespace}
-	})
+	err = mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf)
 	if err != nil {
 		return err
 	}

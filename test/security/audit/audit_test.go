@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
@@ -56,10 +55,7 @@ func newWebhook(t *testing.T) *webhook {
 		Spec:       v1alpha1.DeploymentSpec{DisplayName: "Sales"},
 	}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(account, sales).
-		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, func(o client.Object) []string {
-			account, _ := o.(*v1alpha1.Account)
-			return []string{account.Spec.Namespace}
-		}).Build()
+		WithIndex(&v1alpha1.Account{}, tenant.IndexNamespace, tenant.NamespaceOf).Build()
 	return &webhook{t: t, log: log, review: &recording.Admission{Log: log, Reader: reader, Live: reader, Namespace: "quoin-system"}}
 }
 
