@@ -39,7 +39,7 @@ type options struct {
 func main() {
 	o := options{sizes: measure.Sizes{10_000, 30_000}, docs: measure.DocsFlag()}
 	flag.Var(&o.sizes, "sizes", "`numbers` of users, in increasing order")
-	flag.IntVar(&o.lookups, "lookups", 2000, "`number` of lookups of each kind")
+	flag.IntVar(&o.lookups, "lookups", 5000, "`number` of lookups of each kind")
 	flag.IntVar(&o.pages, "pages", 300, "`number` of pages of each kind")
 	flag.IntVar(&o.cached, "watch-cache", 100_000, "largest `number` of users with which kube-apiserver has its watch cache: it takes more memory than all of Quoin")
 	flag.IntVar(&o.controllerUsers, "controller", 100_000, "largest `number` of users with which `quoin controller` is measured")

@@ -190,35 +190,53 @@ func (w *world) startController(ctx context.Context) error {
 	return err
 }
 
-// lookUp looks up users by attributes that identify them, and gets the same objects from kube-apiserver.
+// lookUp looks up users by attributes that identify them, and gets users from kube-apiserver, in random order. Each is a user of
+// its own: the second request for an object would find it in the caches of etcd, and with many users the first one does not.
 func (w *world) lookUp(ctx context.Context) error {
 	numbers := rand.New(rand.NewPCG(1, 2))
 	w.byAttribute = map[string]measure.Times{}
+	kinds := []func(n int) error{
+		func(n int) error { return w.lookUpBy(ctx, "userName", "user."+number+"@bench.example.com", n) },
+		func(n int) error { return w.lookUpBy(ctx, "externalId", "00u"+number, n) },
+		func(n int) error { return w.get(ctx, n) },
+	}
 	for range w.lookups {
-		n := numbers.IntN(w.n)
-		for attribute, value := range map[string]string{"userName": "user." + number + "@bench.example.com", "externalId": "00u" + number} {
-			query := "/Users?filter=" + url.QueryEscape(fmt.Sprintf(`%s eq "%s"`, attribute, withNumber(value, n)))
-			began := time.Now()
-			found, err := w.list(ctx, query)
-			took := time.Since(began)
-			if err != nil {
+		for _, kind := range numbers.Perm(len(kinds)) {
+			if err := kinds[kind](numbers.IntN(w.n)); err != nil {
 				return err
 			}
-			if len(found.Resources) != 1 || found.Resources[0].ID != w.names[n] {
-				return fmt.Errorf("%s of user %d finds %v, want %s", attribute, n, found.Resources, w.names[n])
-			}
-			w.byAttribute[attribute] = w.byAttribute[attribute].With(measure.Times{Each: []time.Duration{took}, Took: took})
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.server.Namespaced(namespace)+"/scimusers/"+w.names[n], nil)
-		if err != nil {
-			return err
-		}
-		took, err := measure.Exchange(w.server.HTTP, request)
-		if err != nil {
-			return err
-		}
-		w.raw = w.raw.With(measure.Times{Each: []time.Duration{took}, Took: took})
 	}
+	return nil
+}
+
+// lookUpBy looks up a user over SCIM by an attribute, whose value has the number of the user.
+func (w *world) lookUpBy(ctx context.Context, attribute, value string, n int) error {
+	query := "/Users?filter=" + url.QueryEscape(fmt.Sprintf(`%s eq "%s"`, attribute, withNumber(value, n)))
+	began := time.Now()
+	found, err := w.list(ctx, query)
+	took := time.Since(began)
+	if err != nil {
+		return err
+	}
+	if len(found.Resources) != 1 || found.Resources[0].ID != w.names[n] {
+		return fmt.Errorf("%s of user %d finds %v, want %s", attribute, n, found.Resources, w.names[n])
+	}
+	w.byAttribute[attribute] = w.byAttribute[attribute].With(measure.Times{Each: []time.Duration{took}, Took: took})
+	return nil
+}
+
+// get gets a user from kube-apiserver.
+func (w *world) get(ctx context.Context, n int) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.server.Namespaced(namespace)+"/scimusers/"+w.names[n], nil)
+	if err != nil {
+		return err
+	}
+	took, err := measure.Exchange(w.server.HTTP, request)
+	if err != nil {
+		return err
+	}
+	w.raw = w.raw.With(measure.Times{Each: []time.Duration{took}, Took: took})
 	return nil
 }
 
