@@ -198,7 +198,6 @@ func cacheOptions() map[client.Object]cache.ByObject {
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return errors.Join(
 		indexer.IndexField(ctx, &v1alpha1.Account{}, accounts.IndexNamespace, accounts.NamespaceOf),
-		catalog.AddIndexes(ctx, indexer),
 		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexGitHook, auth.GitHookNumbers),
 		indexer.IndexField(ctx, &v1alpha1.Deployment{}, auth.IndexDbtHook, auth.DbtHookNumbers),
 	)
@@ -230,7 +229,7 @@ func serve(ctx context.Context, k8s cluster.Cluster, restConfig *clientrest.Conf
 	groups.useAgents(k8s)
 	runContentObjects(k8s, clientset, groups, c, background)
 	groups.deployments.Logs, groups.deployments.GitHub = podLogs{clientset}, app
-	known, err := catalog.New(writer, informer)
+	known, err := newCatalog(ctx, k8s, writer)
 	if err != nil {
 		return err
 	}
@@ -467,17 +466,25 @@ func newHandler(ctx context.Context, k8s cluster.Cluster, c Config) (*handler, e
 	return f, err
 }
 
+// newCatalog returns the catalog of the deployments of all accounts.
+func newCatalog(ctx context.Context, k8s cluster.Cluster, writer *kube.Client) (*catalog.Catalog, error) {
+	var o catalog.Informers
+	if err := informersOf(ctx, k8s.GetCache(), map[client.Object]*toolscache.SharedIndexInformer{
+		&v1alpha1.Deployment{}: &o.Deployments, &v1alpha1.Environment{}: &o.Environments, &v1alpha1.Branch{}: &o.Branches,
+	}); err != nil {
+		return nil, err
+	}
+	return catalog.New(writer, o)
+}
+
 // newDirectory returns the directory of the users and groups of all accounts.
 func newDirectory(ctx context.Context, k8s cluster.Cluster, writer *kube.Client) (*directory.Directory, error) {
 	o := directory.Options{Kube: writer, Clock: clock.RealClock{}}
-	for kind, informer := range map[client.Object]*toolscache.SharedIndexInformer{
+	if err := informersOf(ctx, k8s.GetCache(), map[client.Object]*toolscache.SharedIndexInformer{
 		&v1alpha1.ScimUser{}: &o.Users, &v1alpha1.ScimGroup{}: &o.Groups, &v1alpha1.ScimMemberChunk{}: &o.Chunks,
 		&v1alpha1.UserAttribute{}: &o.Attributes,
-	} {
-		var err error
-		if *informer, err = informerOf(ctx, k8s.GetCache(), kind); err != nil {
-			return nil, err
-		}
+	}); err != nil {
+		return nil, err
 	}
 	return directory.New(ctx, o)
 }
@@ -499,6 +506,16 @@ func newRoles(ctx context.Context, k8s cluster.Cluster, writer *kube.Client, dep
 		return nil, err
 	}
 	return access.NewRoles(informer, deployments, writer.Tracker().Observer(writer.KindOf(&v1alpha1.AccountRole{})))
+}
+
+// informersOf sets the shared informers of kinds.
+func informersOf(ctx context.Context, from cache.Cache, kinds map[client.Object]*toolscache.SharedIndexInformer) (err error) {
+	for kind, informer := range kinds {
+		if *informer, err = informerOf(ctx, from, kind); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // informerOf returns the shared informer of a kind.

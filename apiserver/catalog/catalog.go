@@ -21,9 +21,9 @@ import (
 // cost of a page does not depend on the length of the list. A list is rebuilt after a change in its
 // namespace. It is safe for concurrent use.
 type Catalog struct {
-	kube    *kube.Client
-	store   toolscache.Indexer
-	observe func(before, after any)
+	kube                                *kube.Client
+	deployments, environments, branches toolscache.Indexer
+	observe                             func(before, after any)
 
 	mu sync.Mutex
 	// changes counts the changes of a namespace; a change removes the list of the namespace.
@@ -31,14 +31,23 @@ type Catalog struct {
 	lists   map[string][]*v1alpha1.Deployment
 }
 
-// New returns a Catalog of the deployments of an informer. The cache of the client has the indexes of
-// AddIndexes.
-func New(c *kube.Client, deployments toolscache.SharedIndexInformer) (*Catalog, error) {
+// Informers are those of the objects of a Catalog.
+type Informers struct {
+	Deployments, Environments, Branches toolscache.SharedIndexInformer
+}
+
+// New returns a Catalog of the objects of informers, to which it adds indexes.
+func New(c *kube.Client, informers Informers) (*Catalog, error) {
+	if err := informers.addIndexes(); err != nil {
+		return nil, err
+	}
 	catalog := &Catalog{
-		kube: c, store: deployments.GetIndexer(), observe: c.Tracker().Observer(c.KindOf(&v1alpha1.Deployment{})),
+		kube:        c,
+		deployments: informers.Deployments.GetIndexer(), environments: informers.Environments.GetIndexer(), branches: informers.Branches.GetIndexer(),
+		observe: c.Tracker().Observer(c.KindOf(&v1alpha1.Deployment{})),
 		changes: map[string]uint64{}, lists: map[string][]*v1alpha1.Deployment{},
 	}
-	if _, err := deployments.AddEventHandler(freshness.EventHandler(catalog.changed)); err != nil {
+	if _, err := informers.Deployments.AddEventHandler(freshness.EventHandler(catalog.changed)); err != nil {
 		return nil, fmt.Errorf("follow deployments: %w", err)
 	}
 	return catalog, nil
@@ -85,15 +94,9 @@ func (c *Catalog) all(namespace string) ([]*v1alpha1.Deployment, error) {
 	if ok {
 		return list, nil
 	}
-	stored, err := c.store.ByIndex(toolscache.NamespaceIndex, namespace)
+	deployments, err := indexed[*v1alpha1.Deployment](c.deployments, toolscache.NamespaceIndex, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("list deployments: %w", err)
-	}
-	deployments := make([]*v1alpha1.Deployment, 0, len(stored))
-	for _, o := range stored {
-		if d, ok := o.(*v1alpha1.Deployment); ok {
-			deployments = append(deployments, d)
-		}
+		return nil, err
 	}
 	list = byNumber(deployments)
 	c.mu.Lock()
@@ -112,7 +115,7 @@ func (c *Catalog) Find(ctx context.Context, namespace, id string) (*v1alpha1.Dep
 	if !numeric.MatchString(id) {
 		return nil, nil
 	}
-	known, err := c.cached(ctx, namespace, id)
+	known, err := c.cached(namespace, id)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +138,7 @@ func (c *Catalog) FindCached(ctx context.Context, namespace, id string) (*v1alph
 	if !numeric.MatchString(id) {
 		return nil, nil
 	}
-	known, err := c.cached(ctx, namespace, id)
+	known, err := c.cached(namespace, id)
 	if err != nil {
 		return nil, err
 	}
@@ -147,15 +150,12 @@ func (c *Catalog) FindCached(ctx context.Context, namespace, id string) (*v1alph
 
 // cached returns the only deployment with an id in the cache, or nil. It is shared and must not be
 // modified.
-func (c *Catalog) cached(ctx context.Context, namespace, id string) (*v1alpha1.Deployment, error) {
-	known := &v1alpha1.DeploymentList{}
-	if err := c.kube.List(ctx, known, client.InNamespace(namespace), client.MatchingFields{indexID: id}, client.UnsafeDisableDeepCopy); err != nil {
+func (c *Catalog) cached(namespace, id string) (*v1alpha1.Deployment, error) {
+	known, err := indexed[*v1alpha1.Deployment](c.deployments, indexID, key(namespace, id))
+	if err != nil || len(known) != 1 {
 		return nil, err
 	}
-	if len(known.Items) != 1 {
-		return nil, nil
-	}
-	return &known.Items[0], nil
+	return known[0], nil
 }
 
 // findLive returns the deployment with an id from the Kubernetes API server, or nil.
@@ -175,18 +175,16 @@ func (c *Catalog) findLive(ctx context.Context, namespace, id string) (*v1alpha1
 
 // Environments returns the environments of a deployment that have a number, by number, from the
 // cache. The objects are shared and must not be modified.
-func (c *Catalog) Environments(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
-	list := &v1alpha1.EnvironmentList{}
-	err := c.kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy)
-	return byNumber(pointers(list.Items)), err
+func (c *Catalog) Environments(d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
+	all, err := indexed[*v1alpha1.Environment](c.environments, indexDeployment, key(d.Namespace, d.Name))
+	return byNumber(all), err
 }
 
 // Branches returns the branches of a deployment that have a number, by number, from the cache. The
 // objects are shared and must not be modified.
-func (c *Catalog) Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
-	list := &v1alpha1.BranchList{}
-	err := c.kube.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{indexDeployment: d.Name}, client.UnsafeDisableDeepCopy)
-	return byNumber(pointers(list.Items)), err
+func (c *Catalog) Branches(d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
+	all, err := indexed[*v1alpha1.Branch](c.branches, indexDeployment, key(d.Namespace, d.Name))
+	return byNumber(all), err
 }
 
 // ProductionBranch returns the name of the branch that production runs; empty if the model is not in

@@ -2,53 +2,70 @@ package catalog
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/ids"
 )
 
-// Indexes of the cache.
+// Indexes of the informers. Requests read them directly: an index of the client of a cache copies what it finds into a list.
 const (
 	indexID         = "catalog.id"
 	indexDeployment = "catalog.deployment"
 )
 
-// AddIndexes adds the indexes that a Catalog needs to a cache.
-func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	byID := func(o client.Object) []string {
-		if id := o.GetLabels()[v1alpha1.LabelID]; id != "" {
-			return []string{id}
-		}
-		return nil
-	}
-	byDeployment := func(o client.Object) []string {
-		switch o := o.(type) {
-		case *v1alpha1.Environment:
-			return []string{o.Spec.DeploymentRef.Name}
-		case *v1alpha1.Branch:
-			return []string{o.Spec.DeploymentRef.Name}
-		}
-		return nil
-	}
+// addIndexes adds the indexes that a Catalog needs.
+func (i Informers) addIndexes() error {
 	for _, index := range []struct {
-		of    client.Object
-		field string
-		value client.IndexerFunc
+		of    toolscache.SharedIndexInformer
+		name  string
+		value toolscache.IndexFunc
 	}{
-		{&v1alpha1.Deployment{}, indexID, byID},
-		{&v1alpha1.Environment{}, indexDeployment, byDeployment},
-		{&v1alpha1.Branch{}, indexDeployment, byDeployment},
+		{i.Deployments, indexID, indexBy(func(d *v1alpha1.Deployment) string { return d.Labels[v1alpha1.LabelID] })},
+		{i.Environments, indexDeployment, indexBy(func(e *v1alpha1.Environment) string { return e.Spec.DeploymentRef.Name })},
+		{i.Branches, indexDeployment, indexBy(func(b *v1alpha1.Branch) string { return b.Spec.DeploymentRef.Name })},
 	} {
-		if err := indexer.IndexField(ctx, index.of, index.field, index.value); err != nil {
-			return fmt.Errorf("index %T by %s: %w", index.of, index.field, err)
+		if err := index.of.AddIndexers(toolscache.Indexers{index.name: index.value}); err != nil {
+			return fmt.Errorf("add index %s: %w", index.name, err)
 		}
 	}
 	return nil
+}
+
+// indexBy indexes the objects of a namespace by a value. Objects without one are not indexed.
+func indexBy[O client.Object](value func(O) string) toolscache.IndexFunc {
+	return func(o any) ([]string, error) {
+		object, ok := o.(O)
+		if !ok {
+			return nil, fmt.Errorf("%T is no %T", o, object)
+		}
+		if v := value(object); v != "" {
+			return []string{key(object.GetNamespace(), v)}, nil
+		}
+		return nil, nil
+	}
+}
+
+// key is the value of an index for objects of a namespace.
+func key(namespace, value string) string { return namespace + "/" + value }
+
+// indexed returns the objects with a value of an index.
+func indexed[O client.Object](store toolscache.Indexer, index, value string) ([]O, error) {
+	stored, err := store.ByIndex(index, value)
+	if err != nil {
+		return nil, fmt.Errorf("read index %s: %w", index, err)
+	}
+	objects := make([]O, 0, len(stored))
+	for _, o := range stored {
+		if object, ok := o.(O); ok {
+			objects = append(objects, object)
+		}
+	}
+	return objects, nil
 }
 
 // NumberOf returns the number of an object, 0 while it has none.
@@ -75,13 +92,4 @@ func byNumber[O client.Object](objects []O) []O {
 		sorted[i] = found[i].object
 	}
 	return sorted
-}
-
-// pointers returns pointers to the items of a list.
-func pointers[T any](items []T) []*T {
-	all := make([]*T, len(items))
-	for i := range items {
-		all[i] = &items[i]
-	}
-	return all
 }

@@ -27,8 +27,8 @@ import (
 type Catalog interface {
 	// Deployments returns those of a namespace on which a principal holds a permission.
 	Deployments(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error)
-	Environments(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error)
-	Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error)
+	Environments(d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error)
+	Branches(d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error)
 }
 
 // IssuedTokens keeps which tokens have been issued, without the tokens.

@@ -48,7 +48,7 @@ type BuildStatusOutput struct{ Body BuildStatus }
 // buildStatus reports the newest build of a branch: that of its head, if Quoin has the repository.
 func (a *api) buildStatus(ctx context.Context, in *BuildStatusInput) (*BuildStatusOutput, error) {
 	d := rest.ScopeFrom(ctx).Deployment
-	branches, err := a.Catalog.Branches(ctx, d)
+	branches, err := a.Catalog.Branches(d)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ type ListEnvironmentsInput struct {
 
 func (a *api) listEnvironments(ctx context.Context, in *ListEnvironmentsInput) (*EnvironmentList, error) {
 	d := rest.ScopeFrom(ctx).Deployment
-	all, err := a.Catalog.Environments(ctx, d)
+	all, err := a.Catalog.Environments(d)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (a *api) listEnvironments(ctx context.Context, in *ListEnvironmentsInput) (
 	if err != nil {
 		return nil, err
 	}
-	known, err := a.Catalog.Branches(ctx, d)
+	known, err := a.Catalog.Branches(d)
 	if err != nil {
 		return nil, err
 	}

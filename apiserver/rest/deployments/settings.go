@@ -62,7 +62,7 @@ func (a *api) getSettings(ctx context.Context, _ *rest.InDeployment) (*SettingsO
 }
 
 func (a *api) settingsOf(ctx context.Context, d *v1alpha1.Deployment) (*SettingsOutput, error) {
-	branches, err := a.Catalog.Branches(ctx, d)
+	branches, err := a.Catalog.Branches(d)
 	if err != nil {
 		return nil, err
 	}

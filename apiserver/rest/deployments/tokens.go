@@ -108,7 +108,7 @@ func (a *api) createToken(ctx context.Context, in *CreateTokenInput, metadataOnl
 
 // environment returns the environment of the path. It may be asleep: a request with the token wakes it.
 func (a *api) environment(ctx context.Context, in InEnvironment) (*v1alpha1.Environment, error) {
-	all, err := a.Catalog.Environments(ctx, rest.ScopeFrom(ctx).Deployment)
+	all, err := a.Catalog.Environments(rest.ScopeFrom(ctx).Deployment)
 	if err != nil {
 		return nil, err
 	}

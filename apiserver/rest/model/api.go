@@ -33,8 +33,8 @@ import (
 // Catalog reads the branches of a deployment, by number. What it returns is shared and must not be
 // modified.
 type Catalog interface {
-	Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error)
-	Environments(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error)
+	Branches(d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error)
+	Environments(d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error)
 	// Deployments returns those of a namespace on which a principal holds a permission.
 	Deployments(namespace string, p *auth.Principal, needed v1alpha1.Permission) ([]*v1alpha1.Deployment, error)
 }

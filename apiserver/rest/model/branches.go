@@ -56,7 +56,7 @@ type ListBranchesInput struct {
 }
 
 func (a *api) listBranches(ctx context.Context, in *ListBranchesInput) (*rest.List[Branch], error) {
-	all, err := a.Catalog.Branches(ctx, rest.ScopeFrom(ctx).Deployment)
+	all, err := a.Catalog.Branches(rest.ScopeFrom(ctx).Deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (a *api) setStaging(ctx context.Context, in *SetStagingInput) (*BranchOutpu
 	if body.BranchName != nil && body.BranchID != nil {
 		return nil, rest.BadRequest("branchName and branchId: give one of them, not both")
 	}
-	all, err := a.Catalog.Branches(ctx, rest.ScopeFrom(ctx).Deployment)
+	all, err := a.Catalog.Branches(rest.ScopeFrom(ctx).Deployment)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func findBranch[V any](all []*v1alpha1.Branch, is func(*v1alpha1.Branch) bool, f
 
 // declareBranch creates a Branch of a remote.
 func (a *api) declareBranch(ctx context.Context, d *v1alpha1.Deployment, in *CreateBranchInput) (*DevBranchOutput, error) {
-	branches, err := a.Catalog.Branches(ctx, d)
+	branches, err := a.Catalog.Branches(d)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +254,7 @@ func (a *api) removeDeclared(ctx context.Context, d *v1alpha1.Deployment, in *Re
 	if in.Upstream {
 		return nil, elsewhere(d)
 	}
-	all, err := a.Catalog.Branches(ctx, d)
+	all, err := a.Catalog.Branches(d)
 	if err != nil {
 		return nil, err
 	}

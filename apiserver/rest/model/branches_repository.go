@@ -147,7 +147,7 @@ func (a *api) deleteDeclaration(ctx context.Context, name string) (isKept bool, 
 
 // branchObject returns the Branch of a name from the cache; nil if there is none with a number.
 func (a *api) branchObject(ctx context.Context, name string) (*v1alpha1.Branch, error) {
-	all, err := a.Catalog.Branches(ctx, rest.ScopeFrom(ctx).Deployment)
+	all, err := a.Catalog.Branches(rest.ScopeFrom(ctx).Deployment)
 	if err != nil {
 		return nil, err
 	}

@@ -173,7 +173,7 @@ func testMergeToDefault(w *world) {
 	}
 	w.call(ada, "POST", "/commit", nil).is(400, "not in dev mode")
 	id := int64(0)
-	branches, err := w.Branches(w.Context(), w.deployment)
+	branches, err := w.Branches(w.deployment)
 	w.must(err)
 	for _, b := range branches {
 		if b.Spec.Name == "next" {
@@ -372,7 +372,7 @@ type cachedBranches struct {
 	all []*v1alpha1.Branch
 }
 
-func (c cachedBranches) Branches(context.Context, *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
+func (c cachedBranches) Branches(*v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
 	return c.all, nil
 }
 

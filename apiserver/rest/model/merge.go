@@ -114,7 +114,7 @@ func (a *api) nameOf(ctx context.Context, choice BranchChoice) (string, error) {
 	case choice.BranchID == nil:
 		return "", nil
 	}
-	all, err := a.Catalog.Branches(ctx, rest.ScopeFrom(ctx).Deployment)
+	all, err := a.Catalog.Branches(rest.ScopeFrom(ctx).Deployment)
 	if err != nil {
 		return "", err
 	}

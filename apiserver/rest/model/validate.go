@@ -165,7 +165,7 @@ func (v *validation) selectKept(ctx context.Context, in *ValidateInput) error {
 
 // selectRemote selects a branch of a remote, or the model in a ConfigMap.
 func (v *validation) selectRemote(ctx context.Context, name string) error {
-	all, err := v.api.Catalog.Branches(ctx, v.deployment)
+	all, err := v.api.Catalog.Branches(v.deployment)
 	if err != nil {
 		return err
 	}

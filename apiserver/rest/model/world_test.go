@@ -140,11 +140,11 @@ func (w *world) FindCached(ctx context.Context, namespace, id string) (*v1alpha1
 }
 
 // Branches implements Catalog: the objects that the controller would make.
-func (w *world) Branches(ctx context.Context, d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
+func (w *world) Branches(d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
 	if d.Spec.Model.Repository == nil {
 		return nil, nil
 	}
-	all, err := w.session(ctx).Branches()
+	all, err := w.session(w.Context()).Branches()
 	objects := make([]*v1alpha1.Branch, len(all), len(all)+len(w.declared))
 	for i, b := range all {
 		role := (&tree{production: "main"}).roleOf(b.Name)
@@ -184,7 +184,7 @@ func (w *world) deleteObject(ctx context.Context, c client.WithWatch, o client.O
 }
 
 // Environments implements Catalog.
-func (w *world) Environments(context.Context, *v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
+func (w *world) Environments(*v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
 	return nil, nil
 }
 
@@ -242,7 +242,7 @@ func (w *world) must(err error) {
 // head returns the commit of a branch; the zero hash if there is none.
 func (w *world) head(branch string) plumbing.Hash {
 	w.Helper()
-	all, err := w.session(context.Background()).Branches()
+	all, err := w.session(w.Context()).Branches()
 	w.must(err)
 	for _, b := range all {
 		if b.Name == branch {

@@ -188,7 +188,7 @@ func (w *world) FindCached(context.Context, string, string) (*v1alpha1.Deploymen
 }
 
 // Branches implements model.Catalog: the objects that the controller would make.
-func (w *world) Branches(context.Context, *v1alpha1.Deployment) (all []*v1alpha1.Branch, err error) {
+func (w *world) Branches(*v1alpha1.Deployment) (all []*v1alpha1.Branch, err error) {
 	for i, line := range strings.Split(w.host.heads(), "\n") {
 		name, commit, _ := strings.Cut(line, " ")
 		if w.observed != nil {
@@ -211,7 +211,7 @@ func (w *world) Branches(context.Context, *v1alpha1.Deployment) (all []*v1alpha1
 }
 
 // Environments implements model.Catalog.
-func (w *world) Environments(context.Context, *v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
+func (w *world) Environments(*v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
 	return nil, nil
 }
 

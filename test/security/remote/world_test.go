@@ -146,8 +146,8 @@ func (w *world) FindCached(_ context.Context, namespace, id string) (*v1alpha1.D
 }
 
 // Branches implements model.Catalog: those of the mirror.
-func (w *world) Branches(ctx context.Context, d *v1alpha1.Deployment) (all []*v1alpha1.Branch, err error) {
-	branches, err := w.mirror(ctx, d.Namespace).Branches()
+func (w *world) Branches(d *v1alpha1.Deployment) (all []*v1alpha1.Branch, err error) {
+	branches, err := w.mirror(w.Context(), d.Namespace).Branches()
 	for _, b := range branches {
 		all = append(all, &v1alpha1.Branch{
 			ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: b.Name, Labels: map[string]string{v1alpha1.LabelRemote: "true"}},
@@ -158,7 +158,7 @@ func (w *world) Branches(ctx context.Context, d *v1alpha1.Deployment) (all []*v1
 }
 
 // Environments implements model.Catalog.
-func (*world) Environments(context.Context, *v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
+func (*world) Environments(*v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
 	return nil, nil
 }
 
