@@ -12,6 +12,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/internal/accountrole"
+	"github.com/quoin-dev/quoin/internal/cacheindex"
 	"github.com/quoin-dev/quoin/internal/freshness"
 	"github.com/quoin-dev/quoin/internal/permission"
 )
@@ -81,7 +82,7 @@ func (r *Roles) Of(namespace string) *Set {
 	if known {
 		return set
 	}
-	set = newSet(cached[v1alpha1.AccountRole](r.roles, namespace), cached[v1alpha1.Deployment](r.deployments, namespace))
+	set = newSet(cached[*v1alpha1.AccountRole](r.roles, namespace), cached[*v1alpha1.Deployment](r.deployments, namespace))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changes[namespace] == before {
@@ -91,17 +92,8 @@ func (r *Roles) Of(namespace string) *Set {
 }
 
 // cached returns the objects of a namespace. They are shared.
-func cached[T any](from toolscache.Indexer, namespace string) []*T {
-	stored, err := from.ByIndex(toolscache.NamespaceIndex, namespace)
-	if err != nil { // there is the index
-		return nil
-	}
-	objects := make([]*T, 0, len(stored))
-	for _, o := range stored {
-		if object, ok := o.(*T); ok {
-			objects = append(objects, object)
-		}
-	}
+func cached[O any](from toolscache.Indexer, namespace string) []O {
+	objects, _ := cacheindex.Find[O](from, toolscache.NamespaceIndex, namespace) // there is the index
 	return objects
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/access"
 	"github.com/quoin-dev/quoin/internal/apikey"
+	"github.com/quoin-dev/quoin/internal/cacheindex"
 )
 
 // IndexTokenID is the index of ApiKeys by token id. TokenIDs returns its values.
@@ -43,17 +44,13 @@ type cachedKeys struct {
 // Cached returns the reader of a cache for NewKeys, with the informer of ApiKeys of the cache: each request finds a key, and no list
 // is allocated for it.
 func Cached(reader client.Reader, keys toolscache.SharedIndexInformer) (client.Reader, error) {
-	index := func(o any) ([]string, error) {
-		k, ok := o.(*v1alpha1.ApiKey)
-		if !ok {
-			return nil, nil
-		}
+	index := cacheindex.By(func(k *v1alpha1.ApiKey) []string {
 		ids := TokenIDs(k)
 		for i, id := range ids {
-			ids[i] = k.Namespace + "/" + id
+			ids[i] = cacheindex.Key(k.Namespace, id)
 		}
-		return ids, nil
-	}
+		return ids
+	})
 	if err := keys.AddIndexers(toolscache.Indexers{IndexTokenID: index}); err != nil {
 		return nil, fmt.Errorf("add the index of token ids: %w", err)
 	}
@@ -63,14 +60,7 @@ func Cached(reader client.Reader, keys toolscache.SharedIndexInformer) (client.R
 // cachedWith returns the ApiKeys in the cache with a token id. They are shared and must not be modified.
 func (a *Keys) cachedWith(ctx context.Context, namespace, id string) ([]*v1alpha1.ApiKey, error) {
 	if c, ok := a.cached.(*cachedKeys); ok {
-		found, err := c.keys.ByIndex(IndexTokenID, namespace+"/"+id)
-		keys := make([]*v1alpha1.ApiKey, 0, len(found))
-		for _, o := range found {
-			if k, ok := o.(*v1alpha1.ApiKey); ok {
-				keys = append(keys, k)
-			}
-		}
-		return keys, err
+		return cacheindex.Find[*v1alpha1.ApiKey](c.keys, IndexTokenID, cacheindex.Key(namespace, id))
 	}
 	list := &v1alpha1.ApiKeyList{}
 	err := a.cached.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{IndexTokenID: id}, client.UnsafeDisableDeepCopy)

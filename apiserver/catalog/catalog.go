@@ -13,6 +13,7 @@ import (
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/apiserver/auth"
+	"github.com/quoin-dev/quoin/internal/cacheindex"
 	"github.com/quoin-dev/quoin/internal/freshness"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
@@ -94,7 +95,7 @@ func (c *Catalog) all(namespace string) ([]*v1alpha1.Deployment, error) {
 	if ok {
 		return list, nil
 	}
-	deployments, err := indexed[*v1alpha1.Deployment](c.deployments, toolscache.NamespaceIndex, namespace)
+	deployments, err := cacheindex.Find[*v1alpha1.Deployment](c.deployments, toolscache.NamespaceIndex, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (c *Catalog) FindCached(ctx context.Context, namespace, id string) (*v1alph
 // cached returns the only deployment with an id in the cache, or nil. It is shared and must not be
 // modified.
 func (c *Catalog) cached(namespace, id string) (*v1alpha1.Deployment, error) {
-	known, err := indexed[*v1alpha1.Deployment](c.deployments, indexID, key(namespace, id))
+	known, err := cacheindex.Find[*v1alpha1.Deployment](c.deployments, indexID, cacheindex.Key(namespace, id))
 	if err != nil || len(known) != 1 {
 		return nil, err
 	}
@@ -176,14 +177,14 @@ func (c *Catalog) findLive(ctx context.Context, namespace, id string) (*v1alpha1
 // Environments returns the environments of a deployment that have a number, by number, from the
 // cache. The objects are shared and must not be modified.
 func (c *Catalog) Environments(d *v1alpha1.Deployment) ([]*v1alpha1.Environment, error) {
-	all, err := indexed[*v1alpha1.Environment](c.environments, indexDeployment, key(d.Namespace, d.Name))
+	all, err := cacheindex.Find[*v1alpha1.Environment](c.environments, indexDeployment, cacheindex.Key(d.Namespace, d.Name))
 	return byNumber(all), err
 }
 
 // Branches returns the branches of a deployment that have a number, by number, from the cache. The
 // objects are shared and must not be modified.
 func (c *Catalog) Branches(d *v1alpha1.Deployment) ([]*v1alpha1.Branch, error) {
-	all, err := indexed[*v1alpha1.Branch](c.branches, indexDeployment, key(d.Namespace, d.Name))
+	all, err := cacheindex.Find[*v1alpha1.Branch](c.branches, indexDeployment, cacheindex.Key(d.Namespace, d.Name))
 	return byNumber(all), err
 }
 

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/cacheindex"
 	"github.com/quoin-dev/quoin/internal/ids"
 )
 
@@ -38,34 +39,12 @@ func (i Informers) addIndexes() error {
 
 // indexBy indexes the objects of a namespace by a value. Objects without one are not indexed.
 func indexBy[O client.Object](value func(O) string) toolscache.IndexFunc {
-	return func(o any) ([]string, error) {
-		object, ok := o.(O)
-		if !ok {
-			return nil, fmt.Errorf("%T is no %T", o, object)
+	return cacheindex.By(func(o O) []string {
+		if v := value(o); v != "" {
+			return []string{cacheindex.Key(o.GetNamespace(), v)}
 		}
-		if v := value(object); v != "" {
-			return []string{key(object.GetNamespace(), v)}, nil
-		}
-		return nil, nil
-	}
-}
-
-// key is the value of an index for objects of a namespace.
-func key(namespace, value string) string { return namespace + "/" + value }
-
-// indexed returns the objects with a value of an index.
-func indexed[O client.Object](store toolscache.Indexer, index, value string) ([]O, error) {
-	stored, err := store.ByIndex(index, value)
-	if err != nil {
-		return nil, fmt.Errorf("read index %s: %w", index, err)
-	}
-	objects := make([]O, 0, len(stored))
-	for _, o := range stored {
-		if object, ok := o.(O); ok {
-			objects = append(objects, object)
-		}
-	}
-	return objects, nil
+		return nil
+	})
 }
 
 // NumberOf returns the number of an object, 0 while it has none.

@@ -12,6 +12,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/directory/compact"
 	"github.com/quoin-dev/quoin/apiserver/directory/number"
 	"github.com/quoin-dev/quoin/apiserver/directory/valueindex"
+	"github.com/quoin-dev/quoin/internal/cacheindex"
 	"github.com/quoin-dev/quoin/internal/fold"
 )
 
@@ -55,16 +56,7 @@ func index[T v1alpha1.Object](values func(o T, add func(string))) toolscache.Ind
 
 // indexedBy returns the cached objects with a value in an index of the informer, which must exist.
 func (c *collection[T, S]) indexedBy(index, namespace, value string) []*compact.Object {
-	found, err := c.informer.GetIndexer().ByIndex(index, keyOf(namespace, value))
-	if err != nil {
-		return nil
-	}
-	objects := make([]*compact.Object, 0, len(found))
-	for _, o := range found {
-		if object, ok := o.(*compact.Object); ok {
-			objects = append(objects, object)
-		}
-	}
+	objects, _ := cacheindex.Find[*compact.Object](c.informer.GetIndexer(), index, keyOf(namespace, value))
 	return objects
 }
 

@@ -10,6 +10,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/cacheindex"
 	"github.com/quoin-dev/quoin/internal/tenant"
 )
 
@@ -22,18 +23,8 @@ const (
 // indexers are the indexes of Accounts by their hosts and namespaces. Each request reads them: an index of the client of a cache
 // copies what it finds into a list.
 var indexers = toolscache.Indexers{
-	indexHost:      indexBy(tenant.Hosts),
-	indexNamespace: indexBy(func(a *v1alpha1.Account) []string { return []string{a.Spec.Namespace} }),
-}
-
-func indexBy(values func(*v1alpha1.Account) []string) toolscache.IndexFunc {
-	return func(o any) ([]string, error) {
-		account, ok := o.(*v1alpha1.Account)
-		if !ok {
-			return nil, fmt.Errorf("%T is no Account", o)
-		}
-		return values(account), nil
-	}
+	indexHost:      cacheindex.By(tenant.Hosts),
+	indexNamespace: cacheindex.By(func(a *v1alpha1.Account) []string { return []string{a.Spec.Namespace} }),
 }
 
 // Tenants finds accounts in a cache. Create it with New.
@@ -66,13 +57,13 @@ func (t *Tenants) ByHost(host string) (*v1alpha1.Account, error) {
 
 // first returns the account with a value of an index that has precedence over the others; nil if there is none.
 func (t *Tenants) first(index, value string, hasPrecedence func(a, b *v1alpha1.Account) bool) (*v1alpha1.Account, error) {
-	indexed, err := t.accounts.ByIndex(index, value)
+	accounts, err := cacheindex.Find[*v1alpha1.Account](t.accounts, index, value)
 	if err != nil {
 		return nil, fmt.Errorf("find an account: %w", err)
 	}
 	var found *v1alpha1.Account
-	for _, o := range indexed {
-		if account, ok := o.(*v1alpha1.Account); ok && (found == nil || hasPrecedence(account, found)) {
+	for _, account := range accounts {
+		if found == nil || hasPrecedence(account, found) {
 			found = account
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/cacheindex"
 	"github.com/quoin-dev/quoin/internal/userattribute"
 )
 
@@ -33,12 +34,7 @@ var none = &Set{}
 
 // NewDefinitions returns the attributes of an informer, which may be running.
 func NewDefinitions(informer toolscache.SharedIndexInformer) (*Definitions, error) {
-	err := informer.AddIndexers(toolscache.Indexers{indexNamespace: func(o any) ([]string, error) {
-		if a, ok := o.(*v1alpha1.UserAttribute); ok {
-			return []string{a.Namespace}, nil
-		}
-		return nil, nil
-	}})
+	err := informer.AddIndexers(toolscache.Indexers{indexNamespace: cacheindex.By(func(a *v1alpha1.UserAttribute) []string { return []string{a.Namespace} })})
 	if err != nil {
 		return nil, fmt.Errorf("add index: %w", err)
 	}
@@ -47,15 +43,9 @@ func NewDefinitions(informer toolscache.SharedIndexInformer) (*Definitions, erro
 
 // Of returns the attributes of the account with a namespace. It returns the same Set until they change.
 func (d *Definitions) Of(namespace string) *Set {
-	cached, err := d.cache.ByIndex(indexNamespace, namespace)
+	all, err := cacheindex.Find[*v1alpha1.UserAttribute](d.cache, indexNamespace, namespace)
 	if err != nil { // there is the index
 		return none
-	}
-	all := make([]*v1alpha1.UserAttribute, 0, len(cached))
-	for _, o := range cached {
-		if a, ok := o.(*v1alpha1.UserAttribute); ok {
-			all = append(all, a)
-		}
 	}
 	attributes := userattribute.InEffect(all)
 	d.mu.Lock()
