@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,27 +24,30 @@ import (
 type derivation struct {
 	// query is the query of the metadata request.
 	query string
-	// make returns the listing as JSON.
-	make func(ctx context.Context, h *handler, e *exchange, meta io.Reader) ([]byte, error)
+	// make writes the listing as JSON.
+	make func(ctx context.Context, h *handler, e *exchange, listing *bytes.Buffer, meta io.Reader) error
 }
 
 var derivations = map[string]*derivation{
-	dataapi.PathEntities: {"", func(_ context.Context, _ *handler, _ *exchange, meta io.Reader) ([]byte, error) {
-		return dataapi.Entities(meta)
+	dataapi.PathEntities: {"", func(_ context.Context, _ *handler, _ *exchange, listing *bytes.Buffer, meta io.Reader) error {
+		return dataapi.Entities(listing, meta)
 	}},
-	dataapi.PathDataSources: {"extended=true", func(ctx context.Context, h *handler, e *exchange, meta io.Reader) ([]byte, error) {
+	dataapi.PathDataSources: {"extended=true", func(ctx context.Context, h *handler, e *exchange, listing *bytes.Buffer, meta io.Reader) error {
 		d := &v1alpha1.Deployment{}
 		key := client.ObjectKey{Namespace: e.target.Namespace, Name: e.target.Deployment}
 		if err := h.objects.Get(ctx, key, d); client.IgnoreNotFound(err) != nil {
-			return nil, err
+			return err
 		}
 		sources, err := dataapi.DataSources(meta, d.Spec.Env)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return json.Marshal(map[string]any{"dataSources": sources})
+		return json.NewEncoder(listing).Encode(map[string]any{"dataSources": sources})
 	}},
 }
+
+// listingBuffers are *bytes.Buffer: a listing may need some MiB.
+var listingBuffers = sync.Pool{New: func() any { return &bytes.Buffer{} }}
 
 // derive responds with a listing that is derived from a pod's response to GET /v1/meta with the
 // same token. Responses other than 200, such as compile errors, are forwarded.
@@ -71,7 +76,10 @@ func (h *handler) derive(w http.ResponseWriter, r *http.Request, e *exchange, d 
 	defer timeout.Stop()
 	metadata, end := fairsemaphore.Processors.Reader(ctx, e.target.Account, response.Body)
 	defer end()
-	listing, err := d.make(ctx, h, e, metadata)
+	listing := listingBuffers.Get().(*bytes.Buffer)
+	defer listingBuffers.Put(listing)
+	listing.Reset()
+	err = d.make(ctx, h, e, listing, metadata)
 	end() // the client may be slow
 	if err != nil {
 		if errors.Is(context.Cause(ctx), errListingTimeout) {
@@ -83,7 +91,7 @@ func (h *handler) derive(w http.ResponseWriter, r *http.Request, e *exchange, d 
 	e.outcome = outcomeDerived
 	w.Header().Set("Access-Control-Allow-Origin", "*")
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(listing) // fails only if the client has disconnected
+	_, _ = w.Write(listing.Bytes()) // fails only if the client has disconnected
 }
 
 // metadataRequest returns the request to a pod for its metadata.

@@ -2,24 +2,26 @@ package dataapi
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
-// decoder reads the server's metadata as a stream: only one value, such as a member of a cube, is in memory.
+// decoder reads the server's metadata as a stream: only one value, such as the name of a member, is in memory.
 type decoder struct {
-	*json.Decoder
+	*jsontext.Decoder
 	source *limitedReader
+	// unquoted is the memory of a string.
+	unquoted []byte
 }
 
-// limitedReader limits how much is read, and how much of that the decoder has not processed yet: the value, name or
+// limitedReader limits how much is read, and how much of that the decoder has not processed yet: the string, number or
 // white space that it buffers.
 type limitedReader struct {
 	io.Reader
-	decoder *json.Decoder
+	decoder *jsontext.Decoder
 	read    int64
 	err     error
 }
@@ -42,11 +44,12 @@ func (l *limitedReader) Read(p []byte) (int, error) {
 // reader or of cube.
 func readCubes(meta io.Reader, cube func(*decoder) error) error {
 	source := &limitedReader{Reader: meta}
-	d := &decoder{json.NewDecoder(source), source}
+	d := &decoder{Decoder: &jsontext.Decoder{}, source: source}
 	source.decoder = d.Decoder
-	err := d.object(func(name string) error {
-		if name != "cubes" {
-			return d.skip()
+	d.Reset(source, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	err := d.object(func(name []byte) error {
+		if string(name) != "cubes" {
+			return d.SkipValue()
 		}
 		return d.list(func() error { return cube(d) })
 	})
@@ -59,86 +62,114 @@ func readCubes(meta io.Reader, cube func(*decoder) error) error {
 	return fmt.Errorf("%w: %w", ErrMalformed, err)
 }
 
-// object calls field with the name of each field of an object, or of none for null. field must read the value.
-func (d *decoder) object(field func(name string) error) error {
+// object calls field with the name of each field of an object, or of none for null. field must read the value; it must
+// not use the name after that.
+func (d *decoder) object(field func(name []byte) error) error {
 	return d.delimited('{', '}', func() error {
-		name, err := d.Token()
+		name, err := d.ReadValue()
 		if err != nil {
 			return err
 		}
-		text, _ := name.(string) // the decoder accepts only strings here
-		return field(text)
+		return field(name[1 : len(name)-1])
 	})
 }
 
 // list calls element for each element of a list, or for none for null. element must read the element.
 func (d *decoder) list(element func() error) error { return d.delimited('[', ']', element) }
 
-func (d *decoder) delimited(begin, end json.Delim, next func() error) error {
-	first, err := d.Token()
-	if err != nil || first == nil {
+func (d *decoder) delimited(begin, end jsontext.Kind, next func() error) error {
+	first, err := d.ReadToken()
+	if err != nil || first.Kind() == 'n' {
 		return err
 	}
-	if first != begin {
+	if first.Kind() != begin {
 		return ErrMalformed
 	}
-	for d.More() {
+	for kind := d.PeekKind(); kind != end && kind != 0; kind = d.PeekKind() {
 		if err := next(); err != nil {
 			return err
 		}
 	}
-	last, err := d.Token()
-	if err == nil && last != end {
-		err = ErrMalformed
-	}
+	_, err = d.ReadToken() // the end, or what prevents the decoder from reading it
 	return err
 }
 
-// skipped is a value that is not stored. The decoder checks its syntax and limits its depth.
-type skipped struct{}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (*skipped) UnmarshalJSON([]byte) error { return nil }
-
-func (d *decoder) skip() error { return d.Decode(&skipped{}) }
-
-// entity reads a cube or a view. It calls member with the section and the JSON of each member; nil skips members.
-func (d *decoder) entity(member func(section int, json []byte) error) (Entity, error) {
-	e := Entity{}
-	err := d.object(func(name string) error {
-		switch name {
-		case "name":
-			return d.Decode(&e.Name)
-		case "title":
-			return d.Decode(&e.Title)
-		case "description":
-			return d.Decode(&e.Description)
-		case "type":
-			return d.Decode(&e.Type)
-		case "dataSource":
-			return d.Decode(&e.DataSource)
-		}
-		section := slices.Index(sections[:], name)
-		if section < 0 {
-			return d.skip()
-		}
-		return d.list(func() error { return d.member(section, member) })
-	})
-	e.Type = cmp.Or(e.Type, "cube") // servers before 0.32 have no type
-	return e, err
+// field is a field of cubes, views or members that a listing has too.
+type field struct {
+	name string
+	// kind is that of its value: '"' for a string and 't' for a boolean.
+	kind jsontext.Kind
+	// required means that the listing has it even if it is empty.
+	required bool
 }
 
-func (d *decoder) member(section int, use func(section int, json []byte) error) error {
-	if use == nil {
-		return d.skip()
+// fields reads an object, and stores the values of some fields as JSON: that of the i-th field in values[i], whose memory
+// is used again. A field that is absent, null, empty or false has none. other reads the value of another field.
+func (d *decoder) fields(fields []field, values [][]byte, other func(name []byte) error) error {
+	for i := range values {
+		values[i] = values[i][:0]
 	}
-	m := Member{}
-	if err := d.Decode(&m); err != nil {
-		return err
-	}
-	text, err := json.Marshal(m)
+	return d.object(func(name []byte) (err error) {
+		for i, f := range fields {
+			if f.name == string(name) {
+				values[i], err = d.scalar(values[i][:0], f.kind)
+				return err
+			}
+		}
+		return other(name)
+	})
+}
+
+// scalar appends a value of a kind as JSON, or nothing for null, "" and false.
+func (d *decoder) scalar(dst []byte, kind jsontext.Kind) ([]byte, error) {
+	value, err := d.ReadValue()
 	if err != nil {
-		return err
+		return dst, err
 	}
-	return use(section, text)
+	switch got := value.Kind(); {
+	case got == 'n', got == 'f' && kind == 't':
+		return dst, nil
+	case got != kind:
+		return dst, ErrMalformed
+	case len(value) == len(`""`):
+		return dst, nil
+	case got == '"' && !isPlain(value):
+		// The errors are those of invalid UTF-8, which is replaced.
+		d.unquoted, _ = jsontext.AppendUnquote(d.unquoted[:0], value)
+		dst, _ = jsontext.AppendQuote(dst, d.unquoted)
+		return dst, nil
+	}
+	return append(dst, value...), nil
+}
+
+// isPlain reports whether a string as JSON is ASCII without escape sequences.
+func isPlain(value []byte) bool {
+	for _, b := range value {
+		if b == '\\' || b >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// appendFields appends an object as JSON without its end, with the fields that have a value.
+func appendFields(dst []byte, fields []field, values [][]byte) []byte {
+	dst = append(dst, '{')
+	for i, f := range fields {
+		value := values[i]
+		if len(value) == 0 {
+			if !f.required {
+				continue
+			}
+			value = []byte(`""`)
+		}
+		if dst[len(dst)-1] != '{' {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, '"')
+		dst = append(dst, f.name...)
+		dst = append(dst, `":`...)
+		dst = append(dst, value...)
+	}
+	return dst
 }

@@ -2,12 +2,13 @@ package dataapi
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 )
@@ -17,7 +18,7 @@ const (
 	// maxMetadata limits the octets of the metadata that are read, and maxListing those of the listing.
 	maxMetadata = 8 << 20
 	maxListing  = 4 << 20
-	// maxValue limits what is buffered of the metadata: a value that is not an object or list of the listing.
+	// maxValue limits what is buffered of the metadata: a string, a number or white space.
 	maxValue = 1 << 20
 )
 
@@ -27,31 +28,29 @@ var (
 	ErrNoDataSources = errors.New("neither the server's metadata nor spec.env of the deployment names a data source")
 	// ErrTooLarge means that the metadata or the listing exceed a limit.
 	ErrTooLarge = fmt.Errorf("the environment's metadata are too large for a listing: "+
-		"the maximum is %d MiB of metadata with values of %d MiB, and %d MiB for the listing; GET /v1/meta has no limit",
+		"the maximum is %d MiB of metadata with strings of %d MiB, and %d MiB for the listing; GET /v1/meta has no limit",
 		maxMetadata>>20, maxValue>>20, maxListing>>20)
 	// ErrMalformed means that the metadata are not those of a data-plane server.
 	ErrMalformed = errors.New("the environment's metadata are malformed: expected the JSON object of GET /v1/meta")
 )
 
-// Entity is a cube or a view in the listing of entities. Its members are in the listing too.
-type Entity struct {
-	Name        string `json:"name"`
-	Title       string `json:"title,omitempty"`
-	Description string `json:"description,omitempty"`
-	// Type is cube or view.
-	Type       string `json:"type"`
-	DataSource string `json:"dataSource,omitempty"`
+// entityFields are the fields of cubes and views in the listing of entities. Lists of members follow them.
+var entityFields = []field{
+	{name: "name", kind: '"', required: true}, {name: "title", kind: '"'}, {name: "description", kind: '"'},
+	{name: "type", kind: '"'}, {name: "dataSource", kind: '"'},
 }
 
-// Member is a measure, a dimension or a segment.
-type Member struct {
-	Name        string `json:"name"`
-	Title       string `json:"title,omitempty"`
-	ShortTitle  string `json:"shortTitle,omitempty"`
-	Description string `json:"description,omitempty"`
-	Type        string `json:"type,omitempty"`
-	AggType     string `json:"aggType,omitempty"`
-	PrimaryKey  bool   `json:"primaryKey,omitempty"`
+// Indexes of entityFields.
+const (
+	entityName       = 0
+	entityType       = 3
+	entityDataSource = 4
+)
+
+// memberFields are the fields of measures, dimensions and segments in the listing of entities.
+var memberFields = []field{
+	{name: "name", kind: '"', required: true}, {name: "title", kind: '"'}, {name: "shortTitle", kind: '"'},
+	{name: "description", kind: '"'}, {name: "type", kind: '"'}, {name: "aggType", kind: '"'}, {name: "primaryKey", kind: 't'},
 }
 
 // DataSource is a data source of the model.
@@ -66,53 +65,69 @@ type DataSource struct {
 // sections are the fields of an entity that list members, in the order of the listing.
 var sections = [...]string{"measures", "dimensions", "segments"}
 
-// Entities returns the listing of entities, as JSON: the cubes and views in the server's response to GET /v1/meta, in its
-// order. The server omits entities that the token's security context does not permit. The metadata are read as a
-// stream. The error is ErrTooLarge, ErrMalformed or an error of the reader.
-func Entities(meta io.Reader) ([]byte, error) {
-	out := &bytes.Buffer{}
+// Entities appends the listing of entities to out, as JSON: the cubes and views in the server's response to GET /v1/meta,
+// in its order. type is cube or view. The server omits entities that the token's security context does not permit. The
+// metadata are read as a stream. The error is ErrTooLarge, ErrMalformed or an error of the reader.
+func Entities(out *bytes.Buffer, meta io.Reader) error {
+	start := out.Len()
 	out.WriteString(`{"entities":[`)
-	var members [len(sections)]bytes.Buffer
-	size := func() int { return out.Len() + members[0].Len() + members[1].Len() + members[2].Len() }
+	entity, member := make([][]byte, len(entityFields)), make([][]byte, len(memberFields))
+	var members [len(sections)][]byte
+	first := true
 	err := readCubes(meta, func(d *decoder) error {
+		size := out.Len() - start
 		for i := range members {
-			members[i].Reset()
+			members[i] = members[i][:0]
 		}
-		e, err := d.entity(func(section int, member []byte) error {
-			appendElement(&members[section], member)
-			return limitListing(size())
+		err := d.entity(entity, func(section int) error {
+			if err := d.fields(memberFields, member, func([]byte) error { return d.SkipValue() }); err != nil {
+				return err
+			}
+			before := len(members[section])
+			if before > 0 {
+				members[section] = append(members[section], ',')
+			}
+			members[section] = append(appendFields(members[section], memberFields, member), '}')
+			size += len(members[section]) - before
+			return limitListing(size)
 		})
 		if err != nil {
 			return err
 		}
-		head, err := json.Marshal(e)
-		if err != nil {
-			return err
-		}
-		if out.Bytes()[out.Len()-1] != '[' {
+		if !first {
 			out.WriteByte(',')
 		}
-		out.Write(bytes.TrimSuffix(head, []byte("}")))
-		for i := range members {
-			fmt.Fprintf(out, `,%q:[`, sections[i])
-			_, _ = members[i].WriteTo(out)
+		first = false
+		out.Write(appendFields(out.AvailableBuffer(), entityFields, entity))
+		for i, list := range members {
+			out.WriteString(`,"` + sections[i] + `":[`)
+			out.Write(list)
 			out.WriteByte(']')
 		}
 		out.WriteByte('}')
-		return limitListing(out.Len())
+		return limitListing(out.Len() - start)
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	out.WriteString("]}\n")
-	return out.Bytes(), nil
+	return nil
 }
 
-func appendElement(list *bytes.Buffer, element []byte) {
-	if list.Len() > 0 {
-		list.WriteByte(',')
+// entity reads a cube or a view, and stores its fields. It calls member with the section of each member, which must read
+// it; nil skips members.
+func (d *decoder) entity(values [][]byte, member func(section int) error) error {
+	err := d.fields(entityFields, values, func(name []byte) error {
+		section := slices.Index(sections[:], string(name))
+		if section < 0 || member == nil {
+			return d.SkipValue()
+		}
+		return d.list(func() error { return member(section) })
+	})
+	if len(values[entityType]) == 0 {
+		values[entityType] = append(values[entityType], `"cube"`...) // servers before 0.32 have no type
 	}
-	list.Write(element)
+	return err
 }
 
 func limitListing(size int) error {
@@ -131,20 +146,24 @@ func DataSources(meta io.Reader, env []v1alpha1.EnvVar) ([]DataSource, error) {
 	configured := configuredSources(env)
 	var out []DataSource
 	index, size := map[string]int{}, 0
+	entity := make([][]byte, len(entityFields))
 	err := readCubes(meta, func(d *decoder) error {
-		e, err := d.entity(nil)
-		if err != nil || e.DataSource == "" {
+		if err := d.entity(entity, nil); err != nil {
 			return err
 		}
-		i, known := index[e.DataSource]
+		name, source := unquote(entity[entityName]), unquote(entity[entityDataSource])
+		if source == "" {
+			return nil
+		}
+		i, known := index[source]
 		if !known {
 			i = len(out)
-			index[e.DataSource] = i
-			out = append(out, DataSource{Name: e.DataSource, Type: configured[e.DataSource]})
-			size += 2*overhead + len(e.DataSource)
+			index[source] = i
+			out = append(out, DataSource{Name: source, Type: configured[source]})
+			size += 2*overhead + len(source)
 		}
-		out[i].Entities = append(out[i].Entities, e.Name)
-		size += overhead + len(e.Name)
+		out[i].Entities = append(out[i].Entities, name)
+		size += overhead + len(name)
 		return limitListing(size)
 	})
 	if err != nil {
@@ -160,6 +179,12 @@ func DataSources(meta io.Reader, env []v1alpha1.EnvVar) ([]DataSource, error) {
 	}
 	slices.SortFunc(out, func(a, b DataSource) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
+}
+
+// unquote returns the text of a string as JSON; "" if it is empty.
+func unquote(value []byte) string {
+	text, _ := jsontext.AppendUnquote(nil, value) // fails only for an empty one: others are valid
+	return string(text)
 }
 
 // configuredSources returns the data sources of the variables, with their types: default, or those
@@ -195,7 +220,7 @@ func configuredSources(env []v1alpha1.EnvVar) map[string]string {
 func CountCubes(meta io.Reader) (n int64, err error) {
 	err = readCubes(meta, func(d *decoder) error {
 		n++
-		return d.skip()
+		return d.SkipValue()
 	})
 	return n, err
 }
