@@ -276,7 +276,8 @@ func (v *view) wants(name string) bool {
 	return a != nil && v.projection.Wants("", a)
 }
 
-// resource converts an object to a resource with the attributes that the view needs.
+// resource converts an object to a resource with the attributes that the view needs. The resource may refer to the fields of the
+// object, but not to the object itself, whose memory may be used for the next one.
 func (c *collection[T, S]) resource(v *view, o T) *schema.Resource {
 	r := c.bare(v, o)
 	spec := c.spec(o)

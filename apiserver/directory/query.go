@@ -151,13 +151,14 @@ func (c *collection[T, S]) page(v *view, turn *fairsemaphore.Turn, all snapshot,
 		objects = all.after(*q.After)
 	}
 	var last compact.Summary
+	decoded := &lastDecoded[T]{object: c.unique.New()}
 	for o := range fairsemaphore.Iterate(turn, convertStep, objects) {
 		if len(page.Resources) == q.Count {
 			next := scim.PositionOf(last.Created, last.Name)
 			page.Next = &next
 			break
 		}
-		page.Resources = append(page.Resources, c.resource(v, decoded[T](o)))
+		page.Resources = append(page.Resources, c.resource(v, decoded.of(o)))
 		last = o.Summary()
 	}
 	return page

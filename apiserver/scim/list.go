@@ -3,8 +3,10 @@ package scim
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/quoin-dev/quoin/apiserver/scim/filter"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
@@ -114,11 +116,12 @@ func (x *exchange) writeList(l *listRequest, types []*schema.ResourceType) error
 	if found.next != nil {
 		found.next.Query, found.next.Issued = hash, x.server.Now().Unix()
 	}
-	body, err := x.renderList(found, start, l.byCursor)
-	if err != nil {
+	memory := pages.Get().(*[]byte)
+	defer pages.Put(memory)
+	if *memory, err = x.renderList((*memory)[:0], found, start, l.byCursor); err != nil {
 		return err
 	}
-	return x.write(http.StatusOK, body)
+	return x.write(http.StatusOK, *memory)
 }
 
 func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor) (*listed, error) {
@@ -160,19 +163,22 @@ func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor)
 // renderStep is the number of resources after which the work of other accounts may run.
 const renderStep = 32
 
-// renderList returns a ListResponse. Resources is present even if it is empty.
-func (x *exchange) renderList(found *listed, start int, byCursor bool) ([]byte, error) {
+// pages are the memory of pages, *[]byte, for reuse: a page may have some MiB.
+var pages = sync.Pool{New: func() any { return &[]byte{} }}
+
+// renderList appends a ListResponse to body. Resources is present even if it is empty.
+func (x *exchange) renderList(body []byte, found *listed, start int, byCursor bool) ([]byte, error) {
 	size := 256
 	for _, r := range found.resources {
 		size += r.RenderedSize()
 	}
 	turn, err := fairsemaphore.Processors.BeginIf(x.Context(), size > longBody, x.tenant.Name)
 	if err != nil {
-		return nil, err
+		return body, err
 	}
 	defer turn.End()
 	step := yielding(turn)
-	body := make([]byte, 0, size)
+	body = slices.Grow(body, size)
 	body = append(body, `{"schemas":["`+listURN+`"],"totalResults":`...)
 	body = strconv.AppendInt(body, int64(found.total), 10)
 	if !byCursor {
@@ -191,7 +197,7 @@ func (x *exchange) renderList(found *listed, start int, byCursor bool) ([]byte, 
 		}
 		if i%renderStep == renderStep-1 {
 			if err := turn.Yield(); err != nil {
-				return nil, err
+				return body, err
 			}
 		}
 		r.Location = x.locate(r.Type.Name, r.ID)
