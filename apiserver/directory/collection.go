@@ -244,6 +244,10 @@ type view struct {
 	above map[string][]*v1alpha1.ScimGroup
 	// elements are the results of groupElement.
 	elements map[groupElementKey]map[string]any
+	// shown is the memory of shownOfUser.
+	shown []byte
+	// documents is the memory of documents; nil if the documents of a request are used together.
+	documents *documents
 }
 
 func (d *Directory) view(ctx context.Context, namespace string, rt *schema.ResourceType, p *schema.Projection) *view {

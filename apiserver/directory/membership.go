@@ -332,7 +332,7 @@ func shownMembers(v *view, s *v1alpha1.ScimGroupSpec, _ schema.Document) string 
 			return members.Sum(nil)
 		}))
 	}
-	return short(sum)
+	return short(sum.Sum(nil))
 }
 
 // writeMembers writes what responses show of members to a hash.
@@ -351,29 +351,29 @@ func (d *Directory) writeMembers(to hash.Hash, namespace string, members []v1alp
 
 // shownOfUser returns the digest of what responses show of the groups and the manager of a user; empty if there
 // is nothing.
-func shownOfUser(_ *view, s *v1alpha1.ScimUserSpec, d schema.Document) string {
-	sum := sha256.New()
+func shownOfUser(v *view, s *v1alpha1.ScimUserSpec, d schema.Document) string {
+	text := v.shown[:0]
 	groups, _ := d["groups"].([]any)
-	shown := len(groups) > 0
 	for _, item := range groups {
 		group, _ := item.(map[string]any)
-		for _, name := range []string{"value", "display", "type"} {
+		for _, name := range [...]string{"value", "display", "type"} {
 			value, _ := group[name].(string)
-			write(sum, value)
+			text = append(append(text, value...), 0)
 		}
 	}
 	if s.Enterprise != nil && s.Enterprise.Manager != nil && s.Enterprise.Manager.DisplayName == "" {
 		extension, _ := d[schema.EnterpriseURN].(map[string]any)
 		manager, _ := extension["manager"].(map[string]any)
 		if display, _ := manager["displayName"].(string); display != "" {
-			shown = true
-			write(sum, display)
+			text = append(append(text, display...), 0)
 		}
 	}
-	if !shown {
+	v.shown = text
+	if len(text) == 0 {
 		return ""
 	}
-	return short(sum)
+	sum := sha256.Sum256(text)
+	return short(sum[:])
 }
 
 // write writes texts to a hash, so that different lists of texts differ: no text contains the separator.
@@ -385,4 +385,4 @@ func write(to hash.Hash, texts ...string) {
 }
 
 // short returns a part of a digest that is sufficient for a version.
-func short(sum hash.Hash) string { return hex.EncodeToString(sum.Sum(nil)[:6]) }
+func short(sum []byte) string { return hex.EncodeToString(sum[:6]) }

@@ -46,17 +46,19 @@ func (c *collection[T, S]) find(v *view, q *scim.Query) (*scim.Page, error) {
 		return q.Select(v.ctx, c.items(v, inOrder(found)))
 	}
 	isPage := q.Filter == nil && q.Order == nil
-	turn, err := fairsemaphore.Processors.BeginIf(v.ctx, !isPage || q.Count > shortPage, v.account)
-	if err != nil {
+	v.turn = q.Turn
+	if v.turn == nil {
+		v.turn = fairsemaphore.Processors.Work(v.ctx, v.account)
+		defer v.turn.End()
+	}
+	if err := v.turn.BeginIf(!isPage || q.Count > shortPage); err != nil {
 		return nil, err
 	}
-	defer turn.End()
-	v.turn = turn
 	all := c.records.of(v.namespace)
 	if isPage {
-		return c.page(v, turn, all, q), v.ctx.Err()
+		return c.page(v, all, q)
 	}
-	return q.Select(v.ctx, c.candidates(v, fairsemaphore.Iterate(turn, matchStep, all.all())))
+	return q.Select(v.ctx, c.candidates(v, fairsemaphore.Iterate(v.turn, matchStep, all.all())))
 }
 
 // Steps after which the work of other accounts may run: the numbers of resources that are matched, and converted for the
@@ -141,27 +143,34 @@ func (l *lastDecoded[T]) of(cached *compact.Object) T {
 }
 
 // page returns a page of all resources. Its cost does not depend on the position of the page.
-func (c *collection[T, S]) page(v *view, turn *fairsemaphore.Turn, all snapshot, q *scim.Query) *scim.Page {
+func (c *collection[T, S]) page(v *view, all snapshot, q *scim.Query) (*scim.Page, error) {
 	page := &scim.Page{Total: all.len()}
 	if q.Count == 0 {
-		return page
+		return page, nil
 	}
 	objects := all.from(q.Start)
 	if q.After != nil {
 		objects = all.after(*q.After)
 	}
+	if q.Use != nil {
+		v.documents = &documents{}
+	}
 	var last compact.Summary
-	decoded := &lastDecoded[T]{object: c.unique.New()}
-	for o := range fairsemaphore.Iterate(turn, convertStep, objects) {
-		if len(page.Resources) == q.Count {
+	count, decoded := 0, &lastDecoded[T]{object: c.unique.New()}
+	for o := range fairsemaphore.Iterate(v.turn, convertStep, objects) {
+		if count == q.Count {
 			next := scim.PositionOf(last.Created, last.Name)
 			page.Next = &next
 			break
 		}
-		page.Resources = append(page.Resources, c.resource(v, decoded.of(o)))
+		if err := page.Add(q, c.resource(v, decoded.of(o))); err != nil {
+			return nil, err
+		}
+		v.documents.reuse()
+		count++
 		last = o.Summary()
 	}
-	return page
+	return page, v.ctx.Err()
 }
 
 // byID looks up a resource by id in the API server.

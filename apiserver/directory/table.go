@@ -47,7 +47,7 @@ func (t *table[S]) get(v *view, id string, s *S, name string) any {
 
 // read returns all values, except expensive ones that the view does not need.
 func (t *table[S]) read(v *view, id string, s *S) map[string]any {
-	values := make(map[string]any, len(t.rows)/2)
+	values := v.documents.new(len(t.rows) / 2)
 	for _, r := range t.rows {
 		if r.expensive && !v.wants(r.name) {
 			continue
@@ -187,4 +187,34 @@ func (t *table[S]) attribute(v *view, id string, s *S, ref schema.Ref) (any, boo
 		return r.get(v, id, s), true
 	}
 	return r.sub(v, id, s, ref.Attribute.Name), true
+}
+
+// documents is the memory of documents that are used one after the other: of the maps that tables read. nil allocates each.
+type documents struct {
+	maps []map[string]any
+	// used is how many of them the current document has.
+	used int
+}
+
+// new returns an empty map for some values.
+func (d *documents) new(values int) map[string]any {
+	if d == nil {
+		return make(map[string]any, values)
+	}
+	if d.used == len(d.maps) {
+		d.maps = append(d.maps, make(map[string]any, values))
+	}
+	d.used++
+	return d.maps[d.used-1]
+}
+
+// reuse ends the use of the current document.
+func (d *documents) reuse() {
+	if d == nil {
+		return
+	}
+	for _, m := range d.maps[:d.used] {
+		clear(m)
+	}
+	d.used = 0
 }

@@ -2,6 +2,7 @@ package scim
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -85,11 +86,10 @@ func (l *listRequest) queries(types []*schema.ResourceType) ([]typedQuery, error
 
 // listed is the result of a list.
 type listed struct {
-	total     int
-	resources []*schema.Resource
-	// projections of the resources, by index.
-	projections []*schema.Projection
-	next        *cursor
+	total, count int
+	// resources are the resources of the page as JSON, separated by commas.
+	resources []byte
+	next      *cursor
 }
 
 // writeList lists the types in order and writes the page; a page may span several types.
@@ -109,27 +109,43 @@ func (x *exchange) writeList(l *listRequest, types []*schema.ResourceType) error
 			return err
 		}
 	}
-	found, err := x.collect(queries, start-1, count, after)
+	memory := pages.Get().(*[]byte)
+	defer keep(memory)
+	found, err := x.collect(queries, start-1, count, after, (*memory)[:0])
 	if err != nil {
 		return err
 	}
 	if found.next != nil {
 		found.next.Query, found.next.Issued = hash, x.server.Now().Unix()
 	}
-	memory := pages.Get().(*[]byte)
-	defer pages.Put(memory)
-	if *memory, err = x.renderList((*memory)[:0], found, start, l.byCursor); err != nil {
-		return err
-	}
+	begin, end := frame(found, start, l.byCursor)
+	*memory = append(slices.Insert(found.resources, 0, []byte(begin)...), end...)
 	return x.write(http.StatusOK, *memory)
 }
 
-func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor) (*listed, error) {
-	found := &listed{}
+// collect reads and renders the resources, in turns with the work of other accounts if that is long. It appends them to
+// memory.
+func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor, memory []byte) (*listed, error) {
+	turn := fairsemaphore.Processors.Work(x.Context(), x.tenant.Name)
+	defer turn.End()
+	step := yielding(turn)
+	found := &listed{resources: memory}
 	begun := after == nil
 	for _, typed := range queries {
 		q := typed.q
-		q.Start, q.Count = skip, count-len(found.resources)
+		q.Start, q.Count, q.Turn = skip, count-found.count, turn
+		q.Use = func(r *schema.Resource) error {
+			if err := turn.BeginIf(len(found.resources)+r.RenderedSize() > longBody); err != nil {
+				return err
+			}
+			if found.count > 0 {
+				found.resources = append(found.resources, ',')
+			}
+			found.count++
+			r.Location = x.locate(r.Type.Name, r.ID)
+			found.resources = r.RenderInSteps(found.resources, q.Projection, x.locate, step)
+			return x.Context().Err()
+		}
 		switch {
 		case !begun && after.Type == typed.t.Name:
 			begun, q.After = true, after.Position
@@ -137,15 +153,12 @@ func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor)
 			q.Count = 0 // only the total
 		}
 		page, err := x.tenant.Store.ListResources(x.Context(), typed.t, q)
+		turn.End() // the store may wait for others before it reads the next type
 		if err != nil {
 			return nil, err
 		}
 		found.total += page.Total
 		skip = max(0, skip-page.Total)
-		for _, r := range page.Resources {
-			found.resources = append(found.resources, r)
-			found.projections = append(found.projections, q.Projection)
-		}
 		switch full := count > 0 && q.Count == 0 && begun; {
 		case found.next != nil:
 		case page.Next != nil:
@@ -160,48 +173,29 @@ func (x *exchange) collect(queries []typedQuery, skip, count int, after *cursor)
 	return found, nil
 }
 
-// renderStep is the number of resources after which the work of other accounts may run.
-const renderStep = 32
-
-// pages are the memory of pages, *[]byte, for reuse: a page may have some MiB.
+// pages are the memory of pages, *[]byte, for reuse.
 var pages = sync.Pool{New: func() any { return &[]byte{} }}
 
-// renderList appends a ListResponse to body. Resources is present even if it is empty.
-func (x *exchange) renderList(body []byte, found *listed, start int, byCursor bool) ([]byte, error) {
-	size := 256
-	for _, r := range found.resources {
-		size += r.RenderedSize()
+// maxKept is the length in bytes up to which the memory of a page is kept: most pages of 1,000 users are shorter.
+const maxKept = 4 << 20
+
+func keep(page *[]byte) {
+	if cap(*page) <= maxKept {
+		pages.Put(page)
 	}
-	turn, err := fairsemaphore.Processors.BeginIf(x.Context(), size > longBody, x.tenant.Name)
-	if err != nil {
-		return body, err
-	}
-	defer turn.End()
-	step := yielding(turn)
-	body = slices.Grow(body, size)
-	body = append(body, `{"schemas":["`+listURN+`"],"totalResults":`...)
-	body = strconv.AppendInt(body, int64(found.total), 10)
+}
+
+// frame returns the parts of a ListResponse before and after its resources. Resources is present even if it is empty.
+func frame(found *listed, start int, byCursor bool) (begin, end string) {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"schemas":["%s"],"totalResults":%d`, listURN, found.total)
 	if !byCursor {
-		body = append(body, `,"startIndex":`...)
-		body = strconv.AppendInt(body, int64(start), 10)
+		fmt.Fprintf(&b, `,"startIndex":%d`, start)
 	}
-	body = append(body, `,"itemsPerPage":`...)
-	body = strconv.AppendInt(body, int64(len(found.resources)), 10)
+	fmt.Fprintf(&b, `,"itemsPerPage":%d`, found.count)
 	if byCursor && found.next != nil {
-		body = append(body, `,"nextCursor":"`+found.next.String()+`"`...)
+		fmt.Fprintf(&b, `,"nextCursor":"%s"`, found.next)
 	}
-	body = append(body, `,"Resources":[`...)
-	for i, r := range found.resources {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		if i%renderStep == renderStep-1 {
-			if err := turn.Yield(); err != nil {
-				return body, err
-			}
-		}
-		r.Location = x.locate(r.Type.Name, r.ID)
-		body = r.RenderInSteps(body, found.projections[i], x.locate, step)
-	}
-	return append(body, `]}`...), x.Context().Err()
+	b.WriteString(`,"Resources":[`)
+	return b.String(), `]}`
 }

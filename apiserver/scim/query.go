@@ -10,6 +10,7 @@ import (
 
 	"github.com/quoin-dev/quoin/apiserver/scim/filter"
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
+	"github.com/quoin-dev/quoin/internal/fairsemaphore"
 )
 
 // Query selects resources of one type: a filter, an order and a page.
@@ -27,6 +28,13 @@ type Query struct {
 	Count int
 	// Projection selects the attributes; nil for the default ones.
 	Projection *schema.Projection
+	// Use receives the resources of the page in their order, so that Page.Resources is empty; nil for none. A resource and
+	// its document are valid until Use returns: the store may use their memory for the next one. The store returns an error
+	// of Use.
+	Use func(*schema.Resource) error
+	// Turn is the work that the page is a part of. A store begins it if reading the page is long. nil if the page is work
+	// of its own.
+	Turn *fairsemaphore.Turn
 }
 
 // Order sorts resources by an attribute (RFC 7644 section 3.4.2.3). Resources without a value come
@@ -102,7 +110,9 @@ func (q *Query) Select(ctx context.Context, candidates iter.Seq[Item]) (*Page, e
 			return nil, ctx.Err()
 		}
 		if q.Filter == nil || q.Filter.Match(item) {
-			w.add(item, item.Position())
+			if err := w.add(item, item.Position()); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return w.page, ctx.Err()
@@ -129,7 +139,9 @@ func (q *Query) selectSorted(ctx context.Context, candidates iter.Seq[Item]) (*P
 	slices.SortFunc(matches, func(x, y sorted) int { return x.at.Compare(y.at, q.Order) })
 	w := &window{q: q, page: &Page{}}
 	for _, m := range matches {
-		w.add(m.item, m.at)
+		if err := w.add(m.item, m.at); err != nil {
+			return nil, err
+		}
 	}
 	return w.page, ctx.Err()
 }
@@ -138,25 +150,38 @@ func (q *Query) selectSorted(ctx context.Context, candidates iter.Seq[Item]) (*P
 type window struct {
 	q    *Query
 	page *Page
-	last Position
+	// count is the number of resources on the page, and last the position of the last one.
+	count int
+	last  Position
 }
 
-func (w *window) add(item Item, at Position) {
+func (w *window) add(item Item, at Position) error {
 	index := w.page.Total
 	w.page.Total++
 	if w.q.After != nil {
 		if at.Compare(*w.q.After, w.q.Order) <= 0 {
-			return
+			return nil
 		}
 	} else if index < w.q.Start {
-		return
+		return nil
 	}
 	switch {
-	case len(w.page.Resources) < w.q.Count:
-		w.page.Resources = append(w.page.Resources, item.Resource())
+	case w.count < w.q.Count:
+		w.count++
 		w.last = at
+		return w.page.Add(w.q, item.Resource())
 	case w.page.Next == nil && w.q.Count > 0:
 		next := w.last
 		w.page.Next = &next
 	}
+	return nil
+}
+
+// Add adds a resource to the page of a query, or lets the query use it.
+func (p *Page) Add(q *Query, r *schema.Resource) error {
+	if q.Use != nil {
+		return q.Use(r)
+	}
+	p.Resources = append(p.Resources, r)
+	return nil
 }

@@ -49,7 +49,7 @@ type Turn struct {
 
 // Begin waits until work for an account may run, or returns the error of ctx. The caller must call End.
 func (s *Semaphore) Begin(ctx context.Context, account string) (*Turn, error) {
-	t := &Turn{semaphore: s, ctx: ctx, account: account}
+	t := s.Work(ctx, account)
 	return t, t.resume()
 }
 
@@ -87,12 +87,23 @@ func (t *Turn) Aside(wait func() error) error {
 	return err
 }
 
+// Work returns work for an account that has not begun. The caller must call End.
+func (s *Semaphore) Work(ctx context.Context, account string) *Turn {
+	return &Turn{semaphore: s, ctx: ctx, account: account}
+}
+
 // BeginIf is Begin if the work is long. Short work, of a millisecond or so, needs no place, and Yield does nothing.
 func (s *Semaphore) BeginIf(ctx context.Context, long bool, account string) (*Turn, error) {
-	if long {
-		return s.Begin(ctx, account)
+	t := s.Work(ctx, account)
+	return t, t.BeginIf(long)
+}
+
+// BeginIf waits until the work may run if it is long and has not begun, or returns the error of its context.
+func (t *Turn) BeginIf(long bool) error {
+	if t.held || !long {
+		return t.ctx.Err()
 	}
-	return &Turn{semaphore: s, ctx: ctx, account: account}, ctx.Err()
+	return t.resume()
 }
 
 // Waiting returns how much work of an account waits.
@@ -128,7 +139,7 @@ func Iterate[T any](t *Turn, step int, elements iter.Seq[T]) iter.Seq[T] {
 
 // Reader returns a reader for work on what it reads from r. The work runs between the reads, and ends with the function.
 func (s *Semaphore) Reader(ctx context.Context, account string, r io.Reader) (_ io.Reader, end func()) {
-	t := &Turn{semaphore: s, ctx: ctx, account: account}
+	t := s.Work(ctx, account)
 	return bufio.NewReaderSize(&reader{t, r}, readStep), t.End
 }
 

@@ -67,7 +67,11 @@ func Precise(obj metav1.Object) time.Time {
 
 // stamped returns what Stamp recorded.
 func stamped(obj metav1.Object) (generation int64, at time.Time, ok bool) {
-	number, text, _ := strings.Cut(obj.GetAnnotations()[v1alpha1.AnnotationModified], " ")
+	recorded := obj.GetAnnotations()[v1alpha1.AnnotationModified]
+	if recorded == "" {
+		return 0, time.Time{}, false
+	}
+	number, text, _ := strings.Cut(recorded, " ")
 	generation, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		return 0, time.Time{}, false

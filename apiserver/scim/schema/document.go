@@ -196,12 +196,26 @@ func (r *Resource) Get(ref Ref) any {
 }
 
 func (r *Resource) meta() map[string]any {
-	return map[string]any{
-		"resourceType": r.Type.Name,
-		"created":      FormatDateTime(r.Created),
-		"lastModified": FormatDateTime(r.LastModified),
-		"location":     r.Location,
-		"version":      r.ETag(),
+	values := make(map[string]any, len(meta.SubAttributes))
+	for _, sub := range meta.SubAttributes {
+		values[sub.Name] = r.metaValue(sub.Name)
+	}
+	return values
+}
+
+// metaValue returns a sub-attribute of meta.
+func (r *Resource) metaValue(name string) string {
+	switch name {
+	case "resourceType":
+		return r.Type.Name
+	case "created":
+		return FormatDateTime(r.Created)
+	case "lastModified":
+		return FormatDateTime(r.LastModified)
+	case "location":
+		return r.Location
+	default:
+		return r.ETag()
 	}
 }
 

@@ -95,7 +95,7 @@ func (r *Resource) RenderInSteps(dst []byte, p *Projection, locate Locate, step 
 		}
 	}
 	if p.Wants("", meta) {
-		w.attribute("", meta, r.meta())
+		w.meta(r)
 	}
 	w.close('}')
 	return w.dst
@@ -203,6 +203,22 @@ func (w *renderer) object(extension string, a *Attribute, object map[string]any)
 		if value != nil && value != "" {
 			w.name(sub.Name)
 			w.value(extension, sub, value)
+		}
+	}
+	w.close('}')
+}
+
+func (w *renderer) meta(r *Resource) {
+	w.name(meta.Name)
+	w.open('{')
+	for _, sub := range meta.SubAttributes {
+		if !w.p.wantsSub("", meta, sub) {
+			continue
+		}
+		if value := r.metaValue(sub.Name); value != "" {
+			w.name(sub.Name)
+			w.next()
+			w.dst = appendString(w.dst, value)
 		}
 	}
 	w.close('}')
