@@ -17,20 +17,25 @@ import (
 func TestAfter(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
-		name          string
-		product, live float64
-		want          float64
+		name string
+		cost cost
+		live float64
+		want float64
 	}{
-		{"no collection", 0, 100 * mib, least},
-		{"cheap collection", bar * least / 2, 100 * mib, least},
-		{"twice the bar after the least growth", 2 * bar * least, 100 * mib, 2 * least},
-		{"twice the bar after the usual growth, of a small heap", 2 * bar * usual, 32 * mib, 2 * usual},
-		{"much more than the bar, of a small heap", 100 * bar * usual, 32 * mib, 4 * usual},
-		{"much more than the bar, of a heap of the spare size", 100 * bar * usual, spare, usual},
-		{"much more than the bar, of a large heap", 100 * bar * usual, 1000 * mib, usual},
-		{"before the first collection", 0, 0, least},
+		{"no collection", cost{}, 200 * mib, least},
+		{"cheap collection", cost{share: bar * least / 2}, 200 * mib, least},
+		{"twice the bar after the least growth", cost{share: 2 * bar * least}, 200 * mib, 2 * least},
+		{"twice the bar after the usual growth, of a small heap", cost{share: 2 * bar * usual}, 32 * mib, 2 * usual},
+		{"much more than the bar, of a small heap", cost{share: 100 * bar * usual}, 32 * mib, 4 * usual},
+		{"much more than the bar, of a heap of the spare size", cost{share: 100 * bar * usual}, spare, usual},
+		{"much more than the bar, of a large heap", cost{share: 100 * bar * usual}, 1000 * mib, usual},
+		{"less often than allowed", cost{rate: often * least / 2}, 32 * mib, least},
+		{"more often than allowed, of a small heap", cost{rate: 3 * often * least}, 32 * mib, 3 * least},
+		{"much more often, up to the size of a small heap", cost{rate: 100 * often * least}, 32 * mib, 100 * (small - 32*mib) / (32 * mib)},
+		{"much more often, of a heap that is not small", cost{rate: 100 * often * least}, 100 * mib, least},
+		{"before the first collection", cost{}, 0, least},
 	} {
-		if got := after(c.product, c.live); math.Abs(got-c.want) > 1e-9 {
+		if got := after(c.cost, c.live); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: the heap grows by %.0f %%, want %.0f %%", c.name, got, c.want)
 		}
 	}
@@ -90,8 +95,8 @@ func TestShare(t *testing.T) {
 		{"a process that uses the processors alone", 0.2 * all, 0.8 * all, 0.2},
 		{"a process that waits for processors, with more goroutines at a time than there are", 0.2 * all, 1.8 * all, 0.1},
 	} {
-		before := state{5, 7, 0}
-		if got := share(before, state{5 + 2*c.collecting, 7 + 2*c.other, 0}, 2*time.Second); math.Abs(got-c.want) > 1e-9 {
+		before := state{collecting: 5, other: 7}
+		if got := share(before, state{collecting: 5 + 2*c.collecting, other: 7 + 2*c.other}, 2*time.Second); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: collection costs %.3f, want %.3f", c.name, got, c.want)
 		}
 	}
@@ -104,12 +109,15 @@ func TestRead(t *testing.T) {
 	if spent := now.collecting - before.collecting; spent <= 0 {
 		t.Errorf("a collection takes %.6f s", spent)
 	}
+	if n := now.collections - before.collections; n < 1 {
+		t.Errorf("%.0f collections", n)
+	}
 	if now.live <= 0 {
 		t.Errorf("the live heap has %.0f bytes", now.live)
 	}
 }
 
-// TestTrimUnderLoad: a small heap grows by more than the least before it is collected if that is expensive.
+// TestTrimUnderLoad: a small heap grows by more than the least before it is collected if that is expensive or frequent.
 func TestTrimUnderLoad(t *testing.T) {
 	t.Setenv("GOGC", "")
 	_ = os.Unsetenv("GOGC") // t.Setenv restores it
