@@ -76,7 +76,7 @@ func (h *handler) derive(w http.ResponseWriter, r *http.Request, e *exchange, d 
 	defer timeout.Stop()
 	metadata, end := fairsemaphore.Processors.Reader(ctx, e.target.Account, response.Body)
 	defer end()
-	listing := listingBuffers.Get().(*bytes.Buffer)
+	listing, _ := listingBuffers.Get().(*bytes.Buffer) // by New
 	defer listingBuffers.Put(listing)
 	listing.Reset()
 	err = d.make(ctx, h, e, listing, metadata)

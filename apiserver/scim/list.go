@@ -109,7 +109,7 @@ func (x *exchange) writeList(l *listRequest, types []*schema.ResourceType) error
 			return err
 		}
 	}
-	memory := pages.Get().(*[]byte)
+	memory, _ := pages.Get().(*[]byte) // by New
 	defer keep(memory)
 	found, err := x.collect(queries, start-1, count, after, (*memory)[:0])
 	if err != nil {
