@@ -118,8 +118,7 @@ func (x *exchange) writeList(l *listRequest, types []*schema.ResourceType) error
 	if found.next != nil {
 		found.next.Query, found.next.Issued = hash, x.server.Now().Unix()
 	}
-	begin, end := frame(found, start, l.byCursor)
-	*memory = append(slices.Insert(found.resources, 0, []byte(begin)...), end...)
+	*memory = append(slices.Insert(found.resources, 0, head(found, start, l.byCursor)...), `]}`...)
 	return x.write(http.StatusOK, *memory)
 }
 
@@ -185,17 +184,15 @@ func keep(page *[]byte) {
 	}
 }
 
-// frame returns the parts of a ListResponse before and after its resources. Resources is present even if it is empty.
-func frame(found *listed, start int, byCursor bool) (begin, end string) {
-	var b strings.Builder
-	fmt.Fprintf(&b, `{"schemas":["%s"],"totalResults":%d`, listURN, found.total)
+// head returns the part of a ListResponse before its resources. Resources is present even if it is empty.
+func head(found *listed, start int, byCursor bool) []byte {
+	head := fmt.Appendf(nil, `{"schemas":["%s"],"totalResults":%d`, listURN, found.total)
 	if !byCursor {
-		fmt.Fprintf(&b, `,"startIndex":%d`, start)
+		head = fmt.Appendf(head, `,"startIndex":%d`, start)
 	}
-	fmt.Fprintf(&b, `,"itemsPerPage":%d`, found.count)
+	head = fmt.Appendf(head, `,"itemsPerPage":%d`, found.count)
 	if byCursor && found.next != nil {
-		fmt.Fprintf(&b, `,"nextCursor":"%s"`, found.next)
+		head = fmt.Appendf(head, `,"nextCursor":"%s"`, found.next)
 	}
-	b.WriteString(`,"Resources":[`)
-	return b.String(), `]}`
+	return append(head, `,"Resources":[`...)
 }

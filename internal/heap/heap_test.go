@@ -22,9 +22,9 @@ func TestAfter(t *testing.T) {
 		live float64
 		want float64
 	}{
-		{"no collection", cost{}, 200 * mib, least},
-		{"cheap collection", cost{share: bar * least / 2}, 200 * mib, least},
-		{"twice the bar after the least growth", cost{share: 2 * bar * least}, 200 * mib, 2 * least},
+		{"no collection", cost{}, 100 * mib, least},
+		{"cheap collection", cost{share: bar * least / 2}, 100 * mib, least},
+		{"twice the bar after the least growth", cost{share: 2 * bar * least}, 100 * mib, 2 * least},
 		{"twice the bar after the usual growth, of a small heap", cost{share: 2 * bar * usual}, 32 * mib, 2 * usual},
 		{"much more than the bar, of a small heap", cost{share: 100 * bar * usual}, 32 * mib, 4 * usual},
 		{"much more than the bar, of a heap of the spare size", cost{share: 100 * bar * usual}, spare, usual},

@@ -17,7 +17,7 @@ type decoder struct {
 	unquoted []byte
 }
 
-// limitedReader limits how much is read, and how much of that the decoder has not processed yet: the string, number or
+// limitedReader limits how much is read, and how much of that the decoder has not processed yet: the value, name or
 // white space that it buffers.
 type limitedReader struct {
 	io.Reader
@@ -49,7 +49,7 @@ func readCubes(meta io.Reader, cube func(*decoder) error) error {
 	d.Reset(source, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	err := d.object(func(name []byte) error {
 		if string(name) != "cubes" {
-			return d.SkipValue()
+			return d.skip()
 		}
 		return d.list(func() error { return cube(d) })
 	})
@@ -91,6 +91,12 @@ func (d *decoder) delimited(begin, end jsontext.Kind, next func() error) error {
 		}
 	}
 	_, err = d.ReadToken() // the end, or what prevents the decoder from reading it
+	return err
+}
+
+// skip reads a value that is not stored. It is buffered, so its length is limited.
+func (d *decoder) skip() error {
+	_, err := d.ReadValue()
 	return err
 }
 

@@ -18,7 +18,7 @@ const (
 	// maxMetadata limits the octets of the metadata that are read, and maxListing those of the listing.
 	maxMetadata = 8 << 20
 	maxListing  = 4 << 20
-	// maxValue limits what is buffered of the metadata: a string, a number or white space.
+	// maxValue limits what is buffered of the metadata: a value that is not an object or list of the listing.
 	maxValue = 1 << 20
 )
 
@@ -28,7 +28,7 @@ var (
 	ErrNoDataSources = errors.New("neither the server's metadata nor spec.env of the deployment names a data source")
 	// ErrTooLarge means that the metadata or the listing exceed a limit.
 	ErrTooLarge = fmt.Errorf("the environment's metadata are too large for a listing: "+
-		"the maximum is %d MiB of metadata with strings of %d MiB, and %d MiB for the listing; GET /v1/meta has no limit",
+		"the maximum is %d MiB of metadata with values of %d MiB, and %d MiB for the listing; GET /v1/meta has no limit",
 		maxMetadata>>20, maxValue>>20, maxListing>>20)
 	// ErrMalformed means that the metadata are not those of a data-plane server.
 	ErrMalformed = errors.New("the environment's metadata are malformed: expected the JSON object of GET /v1/meta")
@@ -80,7 +80,7 @@ func Entities(out *bytes.Buffer, meta io.Reader) error {
 			members[i] = members[i][:0]
 		}
 		err := d.entity(entity, func(section int) error {
-			if err := d.fields(memberFields, member, func([]byte) error { return d.SkipValue() }); err != nil {
+			if err := d.fields(memberFields, member, func([]byte) error { return d.skip() }); err != nil {
 				return err
 			}
 			before := len(members[section])
@@ -119,10 +119,15 @@ func Entities(out *bytes.Buffer, meta io.Reader) error {
 func (d *decoder) entity(values [][]byte, member func(section int) error) error {
 	err := d.fields(entityFields, values, func(name []byte) error {
 		section := slices.Index(sections[:], string(name))
-		if section < 0 || member == nil {
-			return d.SkipValue()
+		if section < 0 {
+			return d.skip()
 		}
-		return d.list(func() error { return member(section) })
+		return d.list(func() error {
+			if member == nil {
+				return d.skip()
+			}
+			return member(section)
+		})
 	})
 	if len(values[entityType]) == 0 {
 		values[entityType] = append(values[entityType], `"cube"`...) // servers before 0.32 have no type
@@ -220,7 +225,7 @@ func configuredSources(env []v1alpha1.EnvVar) map[string]string {
 func CountCubes(meta io.Reader) (n int64, err error) {
 	err = readCubes(meta, func(d *decoder) error {
 		n++
-		return d.SkipValue()
+		return d.skip()
 	})
 	return n, err
 }
