@@ -64,12 +64,33 @@ const maxTries = 5
 // Allocator issues numbers.
 type Allocator struct {
 	client *kube.Client
-	// mu serializes the workers of this process, which would otherwise conflict with each other.
+	// mu guards ledgers.
 	mu sync.Mutex
+	// ledgers are those of the accounts for which callers wait.
+	ledgers map[string]*ledger
+}
+
+// ledger has the callers that wait for numbers of an account. One of them writes for all that wait: the workers of this process
+// would otherwise conflict with each other, or each wait for the writes of all others.
+type ledger struct {
+	// waiting and callers are guarded by Allocator: the raises that nobody has begun to write, and the number of callers.
+	waiting []*raise
+	callers int
+	// writing is held while the ledger is written.
+	writing sync.Mutex
+}
+
+// raise raises a counter to what to returns for the number that was issued last, and has the result.
+type raise struct {
+	counter Counter
+	to      func(issued int64) int64
+	id      int64
+	err     error
+	done    bool
 }
 
 // New returns an allocator that reads and writes ledgers with the client.
-func New(c *kube.Client) *Allocator { return &Allocator{client: c} }
+func New(c *kube.Client) *Allocator { return &Allocator{client: c, ledgers: map[string]*ledger{}} }
 
 // Next returns the next number of a counter of an account.
 func (a *Allocator) Next(ctx context.Context, account string, counter Counter) (int64, error) {
@@ -93,48 +114,97 @@ func (a *Allocator) Reserve(ctx context.Context, account string, counter Counter
 }
 
 func (a *Allocator) raise(ctx context.Context, account string, counter Counter, to func(int64) int64) (int64, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var err error
-	for range maxTries {
-		var id int64
-		if id, err = a.tryRaise(ctx, account, counter, to); !apierrors.IsConflict(err) {
-			return id, err
-		}
+	r := &raise{counter: counter, to: to}
+	l := a.begin(account, r)
+	defer a.end(account, l)
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if !r.done { // another caller has not written it meanwhile
+		a.write(ctx, account, a.take(l))
 	}
-	return 0, err
+	return r.id, r.err
 }
 
-func (a *Allocator) tryRaise(ctx context.Context, account string, counter Counter, to func(int64) int64) (int64, error) {
-	acct := &v1alpha1.Account{}
-	if err := a.client.Live().Get(ctx, client.ObjectKey{Name: account}, acct); err != nil {
-		return 0, fmt.Errorf("read ledger of account %q: %w", account, err)
+// begin adds a raise to those of an account that wait. The caller must call end.
+func (a *Allocator) begin(account string, r *raise) *ledger {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.ledgers[account]
+	if l == nil {
+		l = &ledger{}
+		a.ledgers[account] = l
 	}
-	ledger, err := parseLedger(acct.Annotations[v1alpha1.AnnotationIssuedIDs])
-	if err != nil {
-		return 0, fmt.Errorf("account %q: %w", account, err)
+	l.callers++
+	l.waiting = append(l.waiting, r)
+	return l
+}
+
+func (a *Allocator) end(account string, l *ledger) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l.callers--; l.callers == 0 {
+		delete(a.ledgers, account)
 	}
-	issued, known := ledger[counter]
-	if !known {
-		if issued, err = a.highest(ctx, acct.Spec.Namespace, counter); err != nil {
-			return 0, err
+}
+
+// take removes and returns the raises that wait.
+func (a *Allocator) take(l *ledger) []*raise {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	raises := l.waiting
+	l.waiting = nil
+	return raises
+}
+
+// write carries out raises in order, with one write, and sets their results. Without the write, all have its error.
+func (a *Allocator) write(ctx context.Context, account string, raises []*raise) {
+	var err error
+	for range maxTries {
+		if err = a.tryWrite(ctx, account, raises); !apierrors.IsConflict(err) {
+			break
 		}
 	}
-	id := to(issued)
-	if known && id == issued {
-		return id, nil
+	for _, r := range raises {
+		if r.done = true; err != nil {
+			r.id, r.err = 0, err
+		}
 	}
-	if id > maxID {
-		return 0, fmt.Errorf("account %q: no %s number is left: annotation %s is at %d, the number of an object",
-			account, counter, v1alpha1.AnnotationIssuedIDs, issued)
+}
+
+func (a *Allocator) tryWrite(ctx context.Context, account string, raises []*raise) error {
+	acct := &v1alpha1.Account{}
+	if err := a.client.Live().Get(ctx, client.ObjectKey{Name: account}, acct); err != nil {
+		return fmt.Errorf("read ledger of account %q: %w", account, err)
 	}
-	ledger[counter] = id
+	issued, err := parseLedger(acct.Annotations[v1alpha1.AnnotationIssuedIDs])
+	if err != nil {
+		return fmt.Errorf("account %q: %w", account, err)
+	}
+	changed := false
+	for _, r := range raises {
+		last, known := issued[r.counter]
+		if !known {
+			if last, err = a.highest(ctx, acct.Spec.Namespace, r.counter); err != nil {
+				return err
+			}
+		}
+		if r.id, r.err = r.to(last), nil; r.id > maxID {
+			r.id, r.err = 0, fmt.Errorf("account %q: no %s number is left: annotation %s is at %d, the number of an object",
+				account, r.counter, v1alpha1.AnnotationIssuedIDs, last)
+			continue
+		}
+		changed = changed || !known || r.id != last
+		issued[r.counter] = r.id
+	}
+	if !changed {
+		return nil
+	}
 	before := acct.DeepCopy()
-	metav1.SetMetaDataAnnotation(&acct.ObjectMeta, v1alpha1.AnnotationIssuedIDs, printLedger(ledger))
+	metav1.SetMetaDataAnnotation(&acct.ObjectMeta, v1alpha1.AnnotationIssuedIDs, printLedger(issued))
 	if err := kube.PatchMetadata(ctx, a.client, before, acct); err != nil {
-		return 0, fmt.Errorf("write ledger of account %q: %w", account, err)
+		return fmt.Errorf("write ledger of account %q: %w", account, err)
 	}
-	return id, nil
+	return nil
 }
 
 // highest returns the greatest number that an object carries, 0 for none. It restores a lost ledger.

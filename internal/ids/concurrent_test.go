@@ -1,0 +1,131 @@
+package ids
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/quoin-dev/quoin/internal/apitest"
+	"github.com/quoin-dev/quoin/internal/kube"
+)
+
+// slowReader is a client whose reads of an account wait for release.
+type slowReader struct {
+	client.Client
+	account string
+	release chan struct{}
+	reads   atomic.Int32
+}
+
+func (r *slowReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if key.Name == r.account {
+		r.reads.Add(1)
+		<-r.release
+	}
+	return r.Client.Get(ctx, key, obj, opts...)
+}
+
+// result is what Next returned.
+type result struct {
+	id  int64
+	err error
+}
+
+// start calls Next and returns its result later.
+func start(t *testing.T, a *Allocator, account string, counter Counter) <-chan result {
+	t.Helper()
+	results := make(chan result, 1)
+	go func() {
+		id, err := a.Next(t.Context(), account, counter)
+		results <- result{id, err}
+	}()
+	return results
+}
+
+// await waits until n callers wait for numbers of an account, one of which writes.
+func await(t *testing.T, a *Allocator, account string, n int) {
+	t.Helper()
+	for stop := time.Now().Add(time.Minute); time.Now().Before(stop); time.Sleep(time.Millisecond) {
+		a.mu.Lock()
+		l := a.ledgers[account]
+		reached := l != nil && l.callers == n && len(l.waiting) == n-1
+		a.mu.Unlock()
+		if reached {
+			return
+		}
+	}
+	t.Fatalf("fewer than %d callers wait", n)
+}
+
+// TestNextOfManyWorkers: the workers that wait while the ledger is written get their numbers with one further write, and those of
+// other accounts do not wait.
+func TestNextOfManyWorkers(t *testing.T) {
+	c, name := apitest.Direct(t)
+	account(t, c, name, "branches=9007199254740991")
+	_, other := apitest.Direct(t)
+	account(t, c, other, "")
+	slow := &slowReader{Client: c, account: name, release: make(chan struct{})}
+	a := New(kube.NewClient(c, slow, "quoin-test"))
+
+	first := start(t, a, name, Deployments)
+	await(t, a, name, 1)
+	var waiting []<-chan result
+	for range 20 {
+		waiting = append(waiting, start(t, a, name, Deployments))
+	}
+	full := start(t, a, name, Branches)
+	await(t, a, name, 22)
+	if id, err := a.Next(t.Context(), other, Deployments); id != 1 || err != nil {
+		t.Errorf("another account gets %d, %v, want 1", id, err)
+	}
+	close(slow.release)
+
+	if r := <-first; r.id != 1 || r.err != nil {
+		t.Errorf("the first worker gets %d, %v, want 1", r.id, r.err)
+	}
+	var got, want []int64
+	for i, results := range waiting {
+		r := <-results
+		if r.err != nil {
+			t.Error(r.err)
+		}
+		got, want = append(got, r.id), append(want, int64(i+2))
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("the others get %d, want %d", got, want)
+	}
+	if r := <-full; r.id != 0 || r.err == nil || !strings.Contains(r.err.Error(), "no branches number is left") {
+		t.Errorf("a counter without numbers: %d, %v", r.id, r.err)
+	}
+	if n := slow.reads.Load(); n != 2 {
+		t.Errorf("the ledger was read %d times for 22 workers, want 2", n)
+	}
+	if text := apitest.IssuedIDs(t, c, name); text != "branches=9007199254740991,deployments=21" {
+		t.Errorf("the ledger says %q", text)
+	}
+	if len(a.ledgers) != 0 {
+		t.Errorf("%d accounts are kept although nobody waits", len(a.ledgers))
+	}
+}
+
+// TestNextFailsForAll: all workers whose numbers could not be written get the error.
+func TestNextFailsForAll(t *testing.T) {
+	c, name := apitest.Direct(t)
+	slow := &slowReader{Client: c, account: name, release: make(chan struct{})} // the account does not exist
+	a := New(kube.NewClient(c, slow, "quoin-test"))
+	first := start(t, a, name, Deployments)
+	await(t, a, name, 1)
+	second := start(t, a, name, Environments)
+	await(t, a, name, 2)
+	close(slow.release)
+	for _, results := range []<-chan result{first, second} {
+		if r := <-results; r.id != 0 || r.err == nil || !strings.Contains(r.err.Error(), `read ledger of account "`+name+`"`) {
+			t.Errorf("got %d, %v, want an error", r.id, r.err)
+		}
+	}
+}
