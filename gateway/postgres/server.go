@@ -279,7 +279,7 @@ func (s *Server) handshake(ctx context.Context, conn net.Conn, network netip.Pre
 	limited := &serving.HandshakeConn{Conn: conn}
 	limited.Handshake.Limit(s.Handshakes, network, ctx.Done())
 	client := tls.Server(limited, s.tls)
-	defer limited.Handshake.End()
+	defer limited.Handshake.Answer()
 	return client, client.HandshakeContext(ctx)
 }
 

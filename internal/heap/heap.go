@@ -18,11 +18,11 @@ const (
 	// spare is by how many bytes a small heap may grow, which can be more than the usual growth.
 	spare = 128 << 20
 	// small is the size in bytes up to which a heap may grow so that its collection is not too often.
-	small = 96 << 20
+	small = 80 << 20
 	// bar is the share of processor time, as share returns it, that collection should take at most.
 	bar = 0.06
 	// often is how many collections a second there should be at most: each delays requests for some milliseconds.
-	often = 1
+	often = 0.25
 	// interval is the time between two looks at the cost, and weight that of the last look in the mean: that of about five.
 	interval = time.Second
 	weight   = 0.2

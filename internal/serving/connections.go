@@ -120,7 +120,7 @@ func (c *HandshakeConn) Read(b []byte) (int, error) { return c.Handshake.Read(c.
 
 // Write implements net.Conn.
 func (c *HandshakeConn) Write(b []byte) (int, error) {
-	c.Handshake.End()
+	c.Handshake.Answer()
 	return c.Conn.Write(b)
 }
 

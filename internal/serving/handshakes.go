@@ -37,7 +37,7 @@ var errTooManyHandshakes = errors.New("too many TLS handshakes from the address 
 // Handshakes limits TLS handshakes, so that clients that begin many do not use the processor time of others. Those of
 // a client address beyond its rate are delayed, and half of the processors compute handshakes, in turns between the
 // client addresses: the others wait without being runnable, because the Go scheduler would let requests wait for all
-// of them. Create it with NewHandshakes.
+// of them. The threads of requests preempt those that compute handshakes. Create it with NewHandshakes.
 type Handshakes struct {
 	addresses  *ratelimit.Limits[netip.Prefix]
 	excess     *rate.Limiter
@@ -69,6 +69,8 @@ type Handshake struct {
 	answered atomic.Bool
 	// turn is set while the server computes its answer.
 	turn atomic.Pointer[fairsemaphore.Turn]
+	// endPreemptible is set while the thread that computes the answer is preemptible. Only the goroutine that reads uses it.
+	endPreemptible func()
 }
 
 // Limit applies the limits to the handshake of a connection of a client network; an invalid network is not delayed.
@@ -83,7 +85,7 @@ func (h *Handshake) Read(conn net.Conn, b []byte) (int, error) {
 	if h.limits == nil || h.answered.Load() {
 		return conn.Read(b)
 	}
-	h.pause()
+	h.rest()
 	if !h.begun {
 		h.begun = true
 		if err := h.limits.wait(h.network, h.done); err != nil {
@@ -97,17 +99,32 @@ func (h *Handshake) Read(conn net.Conn, b []byte) (int, error) {
 			return n, err
 		}
 		h.turn.Store(turn)
+		h.endPreemptible = processors.Preemptible()
 	}
 	return n, err
 }
 
-// End ends the computation. It is called before each Write, and when the
-// connection is closed by any goroutine; the one that reads must call it last.
+// Answer ends the computation. The goroutine that reads calls it before each Write, and at the end of the handshake.
+func (h *Handshake) Answer() {
+	h.End()
+	h.rest()
+}
+
+// End ends the computation when the connection is closed. Any goroutine may call it.
 func (h *Handshake) End() {
 	if !h.answered.Load() {
 		h.answered.Store(true)
 	}
 	h.pause() // also if the connection was closed while its turn began
+}
+
+// rest pauses the computation. The goroutine that reads calls it.
+func (h *Handshake) rest() {
+	h.pause()
+	if h.endPreemptible != nil {
+		h.endPreemptible()
+		h.endPreemptible = nil
+	}
 }
 
 func (h *Handshake) pause() {
