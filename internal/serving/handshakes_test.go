@@ -61,7 +61,7 @@ func TestHandshakesArePaced(t *testing.T) {
 // answer is sent, while more of the request is awaited, and when the connection is closed, by whichever goroutine.
 func TestHandshakesLeaveProcessors(t *testing.T) {
 	cases := map[string]func(first *Handshake, conn net.Conn){
-		"answer":                 func(first *Handshake, _ net.Conn) { first.End() },
+		"answer":                 func(first *Handshake, _ net.Conn) { first.Answer() },
 		"more of the request":    func(first *Handshake, conn net.Conn) { go func() { _, _ = first.Read(conn, make([]byte, 1)) }() },
 		"closed by another":      func(first *Handshake, _ net.Conn) { go first.End() },
 		"closed twice, answered": func(first *Handshake, _ net.Conn) { first.End(); first.End() },
