@@ -109,7 +109,7 @@ func TestNextOfManyWorkers(t *testing.T) {
 		t.Errorf("the ledger says %q", text)
 	}
 	if len(a.ledgers) != 0 {
-		t.Errorf("%d accounts are kept although nobody waits", len(a.ledgers))
+		t.Errorf("%d accounts are kept although no worker waits", len(a.ledgers))
 	}
 }
 

@@ -73,7 +73,7 @@ type Allocator struct {
 // ledger has the callers that wait for numbers of an account. One of them writes for all that wait: the workers of this process
 // would otherwise conflict with each other, or each wait for the writes of all others.
 type ledger struct {
-	// waiting and callers are guarded by Allocator: the raises that nobody has begun to write, and the number of callers.
+	// waiting and callers are guarded by Allocator: the raises that no caller has begun to write, and the number of callers.
 	waiting []*raise
 	callers int
 	// writing is held while the ledger is written.
