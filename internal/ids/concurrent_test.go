@@ -2,6 +2,7 @@ package ids
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -30,6 +31,17 @@ func (r *slowReader) Get(ctx context.Context, key client.ObjectKey, obj client.O
 	return r.Client.Get(ctx, key, obj, opts...)
 }
 
+// panicking is a client whose second read of an account panics.
+type panicking struct{ *slowReader }
+
+func (p panicking) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	err := p.slowReader.Get(ctx, key, obj, opts...)
+	if p.reads.Load() == 2 {
+		panic("second read")
+	}
+	return err
+}
+
 // result is what Next returned.
 type result struct {
 	id  int64
@@ -41,8 +53,9 @@ func start(t *testing.T, a *Allocator, account string, counter Counter) <-chan r
 	t.Helper()
 	results := make(chan result, 1)
 	go func() {
-		id, err := a.Next(t.Context(), account, counter)
-		results <- result{id, err}
+		r := result{err: errors.New("panicked")}
+		defer func() { _ = recover(); results <- r }()
+		r.id, r.err = a.Next(t.Context(), account, counter)
 	}()
 	return results
 }
@@ -127,5 +140,29 @@ func TestNextFailsForAll(t *testing.T) {
 		if r := <-results; r.id != 0 || r.err == nil || !strings.Contains(r.err.Error(), `read ledger of account "`+name+`"`) {
 			t.Errorf("got %d, %v, want an error", r.id, r.err)
 		}
+	}
+}
+
+// TestNextOfAPanic: no worker gets a number from another one that panicked before it was written. The next ones do not wait for it.
+func TestNextOfAPanic(t *testing.T) {
+	c, name := apitest.Direct(t)
+	account(t, c, name, "")
+	slow := &slowReader{Client: c, account: name, release: make(chan struct{})}
+	a := New(kube.NewClient(c, panicking{slow}, "quoin-test"))
+	first := start(t, a, name, Deployments)
+	await(t, a, name, 1)
+	waiting := []<-chan result{start(t, a, name, Deployments), start(t, a, name, Deployments)}
+	await(t, a, name, 3)
+	close(slow.release)
+	if r := <-first; r.id != 1 || r.err != nil {
+		t.Errorf("before the panic: %d, %v, want 1", r.id, r.err)
+	}
+	for _, results := range waiting {
+		if r := <-results; r.id != 0 || r.err == nil {
+			t.Errorf("with the panic: %d, %v, want an error", r.id, r.err)
+		}
+	}
+	if id, err := a.Next(t.Context(), name, Deployments); id != 2 || err != nil {
+		t.Errorf("after the panic: %d, %v, want 2", id, err)
 	}
 }

@@ -9,6 +9,7 @@ package ids
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,6 +61,9 @@ const maxID = 1<<53 - 1
 
 // maxTries bounds the tries to write the ledger after conflicts. The caller retries after that.
 const maxTries = 5
+
+// errPanicked is the error of the callers for which another one wrote when it panicked.
+var errPanicked = errors.New("the worker that wrote the ledger panicked")
 
 // Allocator issues numbers.
 type Allocator struct {
@@ -158,15 +162,17 @@ func (a *Allocator) take(l *ledger) []*raise {
 
 // write carries out raises in order, with one write, and sets their results. Without the write, all have its error.
 func (a *Allocator) write(ctx context.Context, account string, raises []*raise) {
-	var err error
+	err := errPanicked
+	defer func() {
+		for _, r := range raises {
+			if r.done = true; err != nil {
+				r.id, r.err = 0, err
+			}
+		}
+	}()
 	for range maxTries {
 		if err = a.tryWrite(ctx, account, raises); !apierrors.IsConflict(err) {
-			break
-		}
-	}
-	for _, r := range raises {
-		if r.done = true; err != nil {
-			r.id, r.err = 0, err
+			return
 		}
 	}
 }
