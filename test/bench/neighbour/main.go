@@ -8,8 +8,12 @@
 // how the scheduler of a small machine divides the processors between an attacker and its victim. An attacker in production
 // has machines of its own.
 //
+// With -attacker-processors, the attacker has processors of its own instead, and is as fast as they are. All else has to run on
+// the others: with two processors, that shows what an attack costs a server with one, and is hard to withstand.
+//
 //	make bench-neighbour BENCH_FLAGS=-docs                             # also writes the results into the documentation
 //	go run ./test/bench/neighbour -only 'SQL|hooks' -rounds 1 -time 2s   # KUBEBUILDER_ASSETS is set
+//	taskset -c 0 go run ./test/bench/neighbour -attacker-processors 1
 package main
 
 import (
@@ -32,6 +36,8 @@ type options struct {
 	rounds, users int
 	time          time.Duration
 	only, quoin   string
+	// processors are those of the attacker, as taskset takes them; empty for those that the others leave.
+	processors string
 	docs          *bool
 	selected      *regexp.Regexp
 }
@@ -50,6 +56,7 @@ func main() {
 	flag.DurationVar(&o.time, "time", 4*time.Second, "`duration` of a measurement; a round has three")
 	flag.IntVar(&o.users, "users", 3000, "`number` of users in the directory of the attacker")
 	flag.StringVar(&o.only, "only", "", "`pattern` of the names of the attacks; all if empty")
+	flag.StringVar(&o.processors, "attacker-processors", "", "`list` of processors of the attacker, such as 2,3; run the bench with taskset on others")
 	flag.StringVar(&o.quoin, "quoin", filepath.Join("bin", "quoin"), "`binary` to measure")
 	flag.Parse()
 	process.Main("neighbour", func(ctx context.Context) error {
@@ -60,12 +67,23 @@ func main() {
 	})
 }
 
+// attackerCommand is the command that runs a program of the attacker.
+func (o *options) attackerCommand() []string {
+	if o.processors != "" {
+		return []string{"taskset", "--cpu-list", o.processors}
+	}
+	return []string{"chrt", "--idle", "0"}
+}
+
 func (o *options) check() (err error) {
 	if o.time < time.Second {
 		return errors.New("-time must be 1s or more")
 	}
 	if o.selected, err = regexp.Compile(o.only); err != nil {
 		return fmt.Errorf("-only: %w", err)
+	}
+	if o.processors != "" && *o.docs {
+		return errors.New("-attacker-processors is not for -docs: the documentation has the other kind of measurement")
 	}
 	return process.CheckFlags(map[string]int{"rounds": 1, "users": 1})
 }
@@ -83,7 +101,11 @@ func run(ctx context.Context, o options, server *controlplane.APIServer) error {
 	if err := w.runAttacks(ctx, o, r); err != nil {
 		return err
 	}
-	setup := fmt.Sprintf("%d rounds, %s a measurement; the attacker and its pods have the scheduling policy SCHED_IDLE; etcd, kube-apiserver, Quoin, pods, attacker and bench share the machine",
-		o.rounds, o.time)
+	attacker := "have the scheduling policy SCHED_IDLE"
+	if o.processors != "" {
+		attacker = "run on processors " + o.processors
+	}
+	setup := fmt.Sprintf("%d rounds, %s a measurement; the attacker and its pods %s; etcd, kube-apiserver, Quoin, pods, attacker and bench share the machine",
+		o.rounds, o.time, attacker)
 	return results.Publish(setup, r.print)
 }

@@ -21,9 +21,6 @@ const (
 	startTime = 6 * time.Second
 )
 
-// idlePolicy is the command that runs a program with the scheduling policy SCHED_IDLE.
-var idlePolicy = []string{"chrt", "--idle", "0"}
-
 // runAttacks measures all selected attacks, one after the other.
 func (w *world) runAttacks(ctx context.Context, o options, r *report) error {
 	victims := w.victims()
@@ -97,7 +94,7 @@ func (w *world) under(ctx context.Context, o options, attack string, v *victim) 
 	if err := os.RemoveAll(w.resultFile()); err != nil {
 		return result{}, use{}, err
 	}
-	run := slices.Concat(idlePolicy, []string{self, attackCommand, file})
+	run := slices.Concat(w.attackerCommand, []string{self, attackCommand, file})
 	attacker, err := process.Start(ctx, "attacker", w.server.Dir, run[0], run[1:]...)
 	if err != nil {
 		return result{}, use{}, err

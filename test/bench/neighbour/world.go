@@ -57,6 +57,8 @@ type world struct {
 	trust        *tls.Config
 
 	attacker, victim *tenant
+	// attackerCommand is the command that runs a program of the attacker.
+	attackerCommand []string
 	// serviceAccount is a token of a ServiceAccount of the victim.
 	serviceAccount string
 	// objects changes objects of the victim, as its user.
@@ -65,7 +67,7 @@ type world struct {
 }
 
 func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (*world, error) {
-	w := &world{server: server}
+	w := &world{server: server, attackerCommand: o.attackerCommand()}
 	measure.Progress("creating the accounts")
 	if err := server.CreateAll(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: controlplane.SystemNamespace}},
@@ -97,11 +99,11 @@ func newWorld(ctx context.Context, o options, server *controlplane.APIServer) (*
 }
 
 // startPods starts the pods of a tenant's deployments, and returns their addresses by the names of their ports. Those of the
-// attacker have the scheduling policy of the attacker.
+// attacker run as the attacker does.
 func (w *world) startPods(ctx context.Context, name string) (map[string]string, error) {
 	var by []string
 	if name == attackerName {
-		by = idlePolicy
+		by = w.attackerCommand
 	}
 	_, addresses, err := dataplane.StartBackend(ctx, w.server, podsCommand, by...)
 	api, sql, _ := strings.Cut(addresses, " ")
