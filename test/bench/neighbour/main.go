@@ -38,8 +38,8 @@ type options struct {
 	only, quoin   string
 	// processors are those of the attacker, as taskset takes them; empty for those that the others leave.
 	processors string
-	docs          *bool
-	selected      *regexp.Regexp
+	docs       *bool
+	selected   *regexp.Regexp
 }
 
 func main() {
