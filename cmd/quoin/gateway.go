@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/quoin-dev/quoin/gateway"
-	"github.com/quoin-dev/quoin/internal/heap"
 	"github.com/quoin-dev/quoin/internal/serving"
 	"github.com/quoin-dev/quoin/internal/tracing"
 )
@@ -26,7 +25,6 @@ type gatewayFlags struct {
 func serveGateway(ctx context.Context, args []string, _, stderr io.Writer) int {
 	f, err := parseGatewayFlags(args, stderr)
 	return start("quoin gateway", stderr, err, &f.log, func(logger logr.Logger) error {
-		go heap.Trim(ctx)
 		f.config.Log = slog.New(logr.ToSlogHandler(logger))
 		return f.trace(ctx, "quoin-gateway", f.config.Log, func(config *rest.Config, tracer *tracing.Tracer) error {
 			f.config.Tracer = tracer
