@@ -237,31 +237,6 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestKeyedMutex checks mutual exclusion, and that a cancelled waiter does not block others.
-func TestKeyedMutex(t *testing.T) {
-	m := newKeyedMutex()
-	id := freshness.ID{Key: types.NamespacedName{Namespace: "acme", Name: "g"}}
-	first, err := m.lock(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := m.lock(ctx, id); err == nil {
-		t.Error("two holders at once")
-	}
-	got := make(chan func())
-	go func() {
-		unlock, _ := m.lock(t.Context(), id)
-		got <- unlock
-	}()
-	first()
-	(<-got)()
-	if len(m.locks) != 0 {
-		t.Errorf("locks left: %v", m.locks)
-	}
-}
-
 // TestRequestsOfAChange checks the requests of a change of one member: the group; and after a conflict, such as with a status
 // update, the group again. A change of many members writes chunks too, once.
 func TestRequestsOfAChange(t *testing.T) {

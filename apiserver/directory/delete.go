@@ -121,7 +121,7 @@ func (d *Directory) removeFromGroups(v *view, id string, kind v1alpha1.ScimMembe
 }
 
 func (d *Directory) removeFromGroup(ctx context.Context, v *view, name, id string, refers func(*v1alpha1.ScimMember) bool) error {
-	unlock, err := d.locks.lock(ctx, d.groups.id(v.namespace, name))
+	unlock, err := d.locks.Lock(ctx, d.groups.id(v.namespace, name))
 	if err != nil {
 		return err
 	}

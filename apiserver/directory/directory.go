@@ -36,6 +36,7 @@ import (
 	"github.com/quoin-dev/quoin/apiserver/scim/schema"
 	"github.com/quoin-dev/quoin/internal/fold"
 	"github.com/quoin-dev/quoin/internal/freshness"
+	"github.com/quoin-dev/quoin/internal/keyedmutex"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -55,11 +56,13 @@ type Directory struct {
 	kube    *kube.Client
 	clock   clock.Clock
 	tracker *freshness.Tracker
-	locks   *keyedMutex
-	users   *collection[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]
-	groups  *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]
-	chunks  *membership.Chunks
-	shown   shownChunks
+	// locks serialize the changes of one object in this process. They are an optimization: a write fails if the object has
+	// changed, but with many concurrent changes of one group most of them would conflict again and again.
+	locks  keyedmutex.Mutex[freshness.ID]
+	users  *collection[*v1alpha1.ScimUser, v1alpha1.ScimUserSpec]
+	groups *collection[*v1alpha1.ScimGroup, v1alpha1.ScimGroupSpec]
+	chunks *membership.Chunks
+	shown  shownChunks
 	// attributes are the user attributes of all accounts.
 	attributes *attribute.Definitions
 
@@ -91,7 +94,7 @@ func New(ctx context.Context, o Options) (*Directory, error) {
 // newDirectory returns a Directory without event handlers.
 func newDirectory(o Options) (*Directory, error) {
 	d := &Directory{
-		kube: o.Kube, clock: o.Clock, tracker: freshness.New(o.Clock), locks: newKeyedMutex(),
+		kube: o.Kube, clock: o.Clock, tracker: freshness.New(o.Clock),
 		tenants: map[string]*Tenant{}, shown: shownChunks{digests: map[string]*shownChunk{}},
 	}
 	var err error

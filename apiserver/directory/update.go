@@ -25,7 +25,7 @@ func (c *collection[T, S]) replaceResource(v *view, id string, replace func(*sch
 	if !isName(id) {
 		return nil, scimerror.NotFound(c.name, id)
 	}
-	unlock, err := c.d.locks.lock(v.ctx, c.id(v.namespace, id))
+	unlock, err := c.d.locks.Lock(v.ctx, c.id(v.namespace, id))
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (d *Directory) ChangeUser(ctx context.Context, namespace, name string, chan
 	if !isName(name) {
 		return nil, edit.ErrDeleted
 	}
-	unlock, err := d.locks.lock(ctx, d.users.id(namespace, name))
+	unlock, err := d.locks.Lock(ctx, d.users.id(namespace, name))
 	if err != nil {
 		return nil, err
 	}

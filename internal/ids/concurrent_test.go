@@ -60,19 +60,18 @@ func start(t *testing.T, a *Allocator, account string, counter Counter) <-chan r
 	return results
 }
 
-// await waits until n callers wait for numbers of an account, one of which writes.
-func await(t *testing.T, a *Allocator, account string, n int) {
+// await waits until one worker reads the ledger of an account, and others wait.
+func await(t *testing.T, a *Allocator, reader *slowReader, others int) {
 	t.Helper()
 	for stop := time.Now().Add(time.Minute); time.Now().Before(stop); time.Sleep(time.Millisecond) {
 		a.mu.Lock()
-		l := a.ledgers[account]
-		reached := l != nil && l.callers == n && len(l.waiting) == n-1
+		reached := reader.reads.Load() == 1 && len(a.waiting[reader.account]) == others
 		a.mu.Unlock()
 		if reached {
 			return
 		}
 	}
-	t.Fatalf("fewer than %d callers wait", n)
+	t.Fatalf("no worker reads, or others than %d wait", others)
 }
 
 // TestNextOfManyWorkers: the workers that wait while the ledger is written get their numbers with one further write, and those of
@@ -86,13 +85,13 @@ func TestNextOfManyWorkers(t *testing.T) {
 	a := New(kube.NewClient(c, slow, "quoin-test"))
 
 	first := start(t, a, name, Deployments)
-	await(t, a, name, 1)
+	await(t, a, slow, 0)
 	var waiting []<-chan result
 	for range 20 {
 		waiting = append(waiting, start(t, a, name, Deployments))
 	}
 	full := start(t, a, name, Branches)
-	await(t, a, name, 22)
+	await(t, a, slow, 21)
 	if id, err := a.Next(t.Context(), other, Deployments); id != 1 || err != nil {
 		t.Errorf("another account gets %d, %v, want 1", id, err)
 	}
@@ -121,8 +120,8 @@ func TestNextOfManyWorkers(t *testing.T) {
 	if text := apitest.IssuedIDs(t, c, name); text != "branches=9007199254740991,deployments=21" {
 		t.Errorf("the ledger says %q", text)
 	}
-	if len(a.ledgers) != 0 {
-		t.Errorf("%d accounts are kept although no worker waits", len(a.ledgers))
+	if len(a.waiting) != 0 {
+		t.Errorf("%d accounts are kept although no worker waits", len(a.waiting))
 	}
 }
 
@@ -132,9 +131,9 @@ func TestNextFailsForAll(t *testing.T) {
 	slow := &slowReader{Client: c, account: name, release: make(chan struct{})} // the account does not exist
 	a := New(kube.NewClient(c, slow, "quoin-test"))
 	first := start(t, a, name, Deployments)
-	await(t, a, name, 1)
+	await(t, a, slow, 0)
 	second := start(t, a, name, Environments)
-	await(t, a, name, 2)
+	await(t, a, slow, 1)
 	close(slow.release)
 	for _, results := range []<-chan result{first, second} {
 		if r := <-results; r.id != 0 || r.err == nil || !strings.Contains(r.err.Error(), `read ledger of account "`+name+`"`) {
@@ -150,9 +149,9 @@ func TestNextOfAPanic(t *testing.T) {
 	slow := &slowReader{Client: c, account: name, release: make(chan struct{})}
 	a := New(kube.NewClient(c, panicking{slow}, "quoin-test"))
 	first := start(t, a, name, Deployments)
-	await(t, a, name, 1)
+	await(t, a, slow, 0)
 	waiting := []<-chan result{start(t, a, name, Deployments), start(t, a, name, Deployments)}
-	await(t, a, name, 3)
+	await(t, a, slow, 2)
 	close(slow.release)
 	if r := <-first; r.id != 1 || r.err != nil {
 		t.Errorf("before the panic: %d, %v, want 1", r.id, r.err)

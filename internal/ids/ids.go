@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/keyedmutex"
 	"github.com/quoin-dev/quoin/internal/kube"
 )
 
@@ -65,23 +66,16 @@ const maxTries = 5
 // errPanicked is the error of the callers for which another one wrote when it panicked.
 var errPanicked = errors.New("the worker that wrote the ledger panicked")
 
-// Allocator issues numbers.
+// Allocator issues numbers. A worker writes the ledger for all that wait for numbers of its account: the workers of this process
+// would otherwise conflict with each other, or each wait for the writes of all others.
 type Allocator struct {
 	client *kube.Client
-	// mu guards ledgers.
+	// writing is held while the ledger of an account is written.
+	writing keyedmutex.Mutex[string]
+	// mu guards waiting.
 	mu sync.Mutex
-	// ledgers are those of the accounts for which callers wait.
-	ledgers map[string]*ledger
-}
-
-// ledger has the callers that wait for numbers of an account. One of them writes for all that wait: the workers of this process
-// would otherwise conflict with each other, or each wait for the writes of all others.
-type ledger struct {
-	// waiting and callers are guarded by Allocator: the raises that no caller has begun to write, and the number of callers.
-	waiting []*raise
-	callers int
-	// writing is held while the ledger is written.
-	writing sync.Mutex
+	// waiting has the raises of each account that no worker has begun to write.
+	waiting map[string][]*raise
 }
 
 // raise raises a counter to what to returns for the number that was issued last, and has the result.
@@ -94,7 +88,7 @@ type raise struct {
 }
 
 // New returns an allocator that reads and writes ledgers with the client.
-func New(c *kube.Client) *Allocator { return &Allocator{client: c, ledgers: map[string]*ledger{}} }
+func New(c *kube.Client) *Allocator { return &Allocator{client: c, waiting: map[string][]*raise{}} }
 
 // Next returns the next number of a counter of an account.
 func (a *Allocator) Next(ctx context.Context, account string, counter Counter) (int64, error) {
@@ -119,45 +113,31 @@ func (a *Allocator) Reserve(ctx context.Context, account string, counter Counter
 
 func (a *Allocator) raise(ctx context.Context, account string, counter Counter, to func(int64) int64) (int64, error) {
 	r := &raise{counter: counter, to: to}
-	l := a.begin(account, r)
-	defer a.end(account, l)
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	if !r.done { // another caller has not written it meanwhile
-		a.write(ctx, account, a.take(l))
+	a.add(account, r)
+	unlock, err := a.writing.Lock(context.WithoutCancel(ctx), account) // another worker may be writing the number
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	if !r.done {
+		a.write(ctx, account, a.take(account))
 	}
 	return r.id, r.err
 }
 
-// begin adds a raise to those of an account that wait. The caller must call end.
-func (a *Allocator) begin(account string, r *raise) *ledger {
+// add adds a raise to those of an account that wait.
+func (a *Allocator) add(account string, r *raise) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	l := a.ledgers[account]
-	if l == nil {
-		l = &ledger{}
-		a.ledgers[account] = l
-	}
-	l.callers++
-	l.waiting = append(l.waiting, r)
-	return l
+	a.waiting[account] = append(a.waiting[account], r)
 }
 
-func (a *Allocator) end(account string, l *ledger) {
+// take removes and returns the raises of an account that wait.
+func (a *Allocator) take(account string) []*raise {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if l.callers--; l.callers == 0 {
-		delete(a.ledgers, account)
-	}
-}
-
-// take removes and returns the raises that wait.
-func (a *Allocator) take(l *ledger) []*raise {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	raises := l.waiting
-	l.waiting = nil
-	return raises
+	defer delete(a.waiting, account)
+	return a.waiting[account]
 }
 
 // write carries out raises in order, with one write, and sets their results. Without the write, all have its error.

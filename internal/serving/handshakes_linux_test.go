@@ -2,32 +2,17 @@ package serving
 
 import (
 	"net"
-	"runtime"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
-)
 
-// slice returns the time slice of the calling thread in nanoseconds; 0 if the kernel does not tell.
-func slice(t *testing.T) uint64 {
-	t.Helper()
-	attributes, err := unix.SchedGetAttr(0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return attributes.Runtime
-}
+	"github.com/quoin-dev/quoin/internal/processors/processorstest"
+)
 
 // TestRequestsPreemptHandshakes: the thread that computes the answer of a handshake has a long time slice, with which others
 // preempt it, until the answer is sent or more of the request is awaited, also if another goroutine closes the connection.
 func TestRequestsPreemptHandshakes(t *testing.T) {
-	runtime.LockOSThread() // the slices are those of one thread
-	defer runtime.UnlockOSThread()
-	usual := slice(t)
-	if usual == 0 {
-		t.Skip("SKIPPED: this kernel has no time slices of threads, which Linux has since 6.12")
-	}
+	usual := processorstest.LockThread(t) // the slices are those of one thread
 	for name, end := range map[string]func(*HandshakeConn){
 		"answer": func(c *HandshakeConn) { _, _ = c.Write([]byte("answer")) },
 		"more of the request": func(c *HandshakeConn) {
@@ -52,11 +37,11 @@ func TestRequestsPreemptHandshakes(t *testing.T) {
 		if _, err := conn.Read(make([]byte, 16)); err != nil {
 			t.Fatal(err)
 		}
-		if during := slice(t); during <= usual {
+		if during := processorstest.Slice(t); during <= usual {
 			t.Errorf("%s: the time slice is %d ns, want more than %d", name, during, usual)
 		}
 		end(conn)
-		if after := slice(t); after != usual {
+		if after := processorstest.Slice(t); after != usual {
 			t.Errorf("%s: afterwards the time slice is %d ns, want %d as before", name, after, usual)
 		}
 		_, _ = client.Close(), server.Close()
