@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
 // Messages of a pod during authentication. Source: PostgreSQL, "Message Formats".
@@ -55,6 +57,9 @@ func (s *Server) admit(c *session) bool {
 	}
 	c.release = func() { s.release(deployment) }
 	c.peer.Done()
+	if limited, ok := c.client.NetConn().(*serving.HandshakeConn); ok {
+		limited.Handshake.Authenticated()
+	}
 	return true
 }
 

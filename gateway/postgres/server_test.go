@@ -13,12 +13,22 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/quoin-dev/quoin/gateway/route"
+	"github.com/quoin-dev/quoin/internal/serving"
 )
 
+// authenticatedHandshakes are the metrics of three clients that have logged in.
+const authenticatedHandshakes = `
+# HELP quoin_gateway_tls_handshakes_authenticated_total TLS handshakes of connections on which a request has authenticated, or whose client has logged in.
+# TYPE quoin_gateway_tls_handshakes_authenticated_total counter
+quoin_gateway_tls_handshakes_authenticated_total 3
+`
+
 func TestConnectionsAreProxied(t *testing.T) {
-	f := newServer(t, nil)
+	registry := prometheus.NewRegistry()
+	f := newServer(t, func(o *Options) { o.Handshakes = serving.NewHandshakes("gateway", registry) })
 	pod := newPod(t, "pod-a")
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -72,6 +82,9 @@ func TestConnectionsAreProxied(t *testing.T) {
 		if !bytes.Equal(start, hello) {
 			t.Errorf("the pod received %q", start)
 		}
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(authenticatedHandshakes), "quoin_gateway_tls_handshakes_authenticated_total"); err != nil {
+		t.Error(err)
 	}
 }
 

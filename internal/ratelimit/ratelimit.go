@@ -44,6 +44,11 @@ func (l *Limits[K]) Take(key K, now time.Time) time.Duration {
 	return wait
 }
 
+// Return gives back an event that Take has admitted: it does not count.
+func (l *Limits[K]) Return(key K, now time.Time) {
+	l.of(key).AllowN(now, -1) // a negative number of events adds tokens, up to the burst
+}
+
 func (l *Limits[K]) of(key K) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()

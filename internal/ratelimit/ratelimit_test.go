@@ -31,6 +31,29 @@ func TestLimits(t *testing.T) {
 }
 
 // The number of remembered keys is bounded.
+// TestReturn: an event that is given back does not count, and no more than the burst can be given back.
+func TestReturn(t *testing.T) {
+	l := New[string](0.001, 2, 100)
+	for range 5 {
+		if l.Take("a", now) != 0 {
+			t.Fatal("an event that was given back counts")
+		}
+		l.Return("a", now)
+	}
+	for range 5 {
+		l.Return("a", now)
+	}
+	later := now.Add(time.Millisecond)
+	for i := range 2 {
+		if l.Take("a", later) != 0 {
+			t.Errorf("event %d of the burst waits", i+1)
+		}
+	}
+	if l.Take("a", later) == 0 {
+		t.Error("an event beyond the burst is admitted")
+	}
+}
+
 func TestLimitsAreBounded(t *testing.T) {
 	const most = 1000
 	l := New[int](1, 1, most)

@@ -228,6 +228,7 @@ func (c *connection) authenticate(account string) bool {
 	o.accounts[account]++
 	c.account = account
 	c.authenticated.Store(true)
+	c.Handshake.Authenticated()
 	c.peer.Done()
 	return true
 }

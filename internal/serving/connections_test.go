@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/quoin-dev/quoin/internal/serving/pending"
 )
@@ -21,7 +22,8 @@ func TestAnAccountHasHalfOfTheConnections(t *testing.T) {
 	}
 	defer l.Close()
 	set := pending.NewSet(pending.Limits{Total: 10, PerAddress: 10}, pending.NewMetrics("test", nil), pending.KindConnection)
-	limited := &limitedListener{l, NewConnections("test", 4, set, nil, nil, prometheus.NewRegistry())}
+	handshakes := NewHandshakes("test", prometheus.NewRegistry())
+	limited := &limitedListener{l, NewConnections("test", 4, set, handshakes, nil, prometheus.NewRegistry())}
 	authenticated := func(ctx context.Context, account string) bool {
 		response := httptest.NewRecorder()
 		ctx = context.WithValue(ctx, exchangeKey{}, &exchange{ResponseWriter: response})
@@ -48,6 +50,9 @@ func TestAnAccountHasHalfOfTheConnections(t *testing.T) {
 		if !authenticated(first, "a") || !authenticated(other, "a") || authenticated(over, "a") {
 			t.Fatal("the share of an account is not two of four")
 		}
+	}
+	if n := testutil.ToFloat64(handshakes.authenticated); n != 2 {
+		t.Errorf("%v connections have authenticated, want 2", n)
 	}
 	if !authenticated(over, "b") {
 		t.Error("the share of another account is used")

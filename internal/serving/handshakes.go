@@ -22,9 +22,11 @@ import (
 const (
 	// handshakesPerSecond and handshakeBurst are those of a client address that begin without delay.
 	handshakesPerSecond, handshakeBurst = 20, 100
+	// unauthenticatedPerSecond are those of connections on which no request has authenticated, with the same burst.
+	unauthenticatedPerSecond = 5
 	// excessPerProcessor are those of all client addresses beyond that, for each second and processor: together
-	// they use some 4 % of the processor time.
-	excessPerProcessor = 100
+	// they use some 2 % of the processor time.
+	excessPerProcessor = 50
 	// handshakeWait is how long a handshake is delayed before its connection is closed.
 	handshakeWait = 5 * time.Second
 	// maxHandshakeAddresses bounds the memory of the limits.
@@ -39,22 +41,28 @@ var errTooManyHandshakes = errors.New("too many TLS handshakes from the address 
 // client addresses: the others wait without being runnable, because the Go scheduler would let requests wait for all
 // of them. The threads of requests preempt those that compute handshakes. Create it with NewHandshakes.
 type Handshakes struct {
-	addresses  *ratelimit.Limits[netip.Prefix]
-	excess     *rate.Limiter
-	processors *fairsemaphore.Semaphore
-	delayed    prometheus.Counter
+	// addresses limits those of an address, and unauthenticated those whose connections have not authenticated.
+	addresses, unauthenticated *ratelimit.Limits[netip.Prefix]
+	excess                     *rate.Limiter
+	processors                 *fairsemaphore.Semaphore
+	delayed, authenticated     prometheus.Counter
 }
 
 // NewHandshakes returns the limits of a process, which is in the names of the metrics.
 func NewHandshakes(process string, registerer prometheus.Registerer) *Handshakes {
 	excess := excessPerProcessor * processors.Count
 	return &Handshakes{
-		addresses:  ratelimit.New[netip.Prefix](handshakesPerSecond, handshakeBurst, maxHandshakeAddresses),
-		excess:     rate.NewLimiter(rate.Limit(excess), max(1, excess/10)),
-		processors: fairsemaphore.New(max(1, processors.Count/2)),
+		addresses:       ratelimit.New[netip.Prefix](handshakesPerSecond, handshakeBurst, maxHandshakeAddresses),
+		unauthenticated: ratelimit.New[netip.Prefix](unauthenticatedPerSecond, handshakeBurst, maxHandshakeAddresses),
+		excess:          rate.NewLimiter(rate.Limit(excess), max(1, excess/10)),
+		processors:      fairsemaphore.New(max(1, processors.Count/2)),
 		delayed: promauto.With(registerer).NewCounter(prometheus.CounterOpts{
 			Name: "quoin_" + process + "_tls_handshakes_delayed_total",
 			Help: "TLS handshakes that were delayed because the address of the client began many.",
+		}),
+		authenticated: promauto.With(registerer).NewCounter(prometheus.CounterOpts{
+			Name: "quoin_" + process + "_tls_handshakes_authenticated_total",
+			Help: "TLS handshakes of connections on which a request has authenticated, or whose client has logged in.",
 		}),
 	}
 }
@@ -64,6 +72,8 @@ type Handshake struct {
 	limits  *Handshakes
 	network netip.Prefix
 	done    <-chan struct{}
+	// counts is set while the handshake counts as one whose connection has not authenticated.
+	counts bool
 	// begun is set with the first Read, and answered with the first Write.
 	begun    bool
 	answered atomic.Bool
@@ -88,7 +98,8 @@ func (h *Handshake) Read(conn net.Conn, b []byte) (int, error) {
 	h.rest()
 	if !h.begun {
 		h.begun = true
-		if err := h.limits.wait(h.network, h.done); err != nil {
+		var err error
+		if h.counts, err = h.limits.wait(h.network, h.done); err != nil {
 			return 0, err
 		}
 	}
@@ -102,6 +113,18 @@ func (h *Handshake) Read(conn net.Conn, b []byte) (int, error) {
 		h.endPreemptible = processors.Preemptible()
 	}
 	return n, err
+}
+
+// Authenticated reports that a request of the connection has authenticated, or that its client has logged in. It is called
+// once, after the handshake.
+func (h *Handshake) Authenticated() {
+	if h.limits == nil {
+		return
+	}
+	h.limits.authenticated.Inc()
+	if h.counts {
+		h.limits.unauthenticated.Return(h.network, time.Now())
+	}
 }
 
 // Answer ends the computation. The goroutine that reads calls it before each Write, and at the end of the handshake.
@@ -136,13 +159,21 @@ func (h *Handshake) pause() {
 	}
 }
 
-// wait waits until a handshake of a client network may begin. It returns an error after five seconds if that would
-// take longer, or when done is closed.
-func (h *Handshakes) wait(network netip.Prefix, done <-chan struct{}) error {
+// wait waits until a handshake of a client network may begin, and reports whether it counts as one of a connection that has
+// not authenticated. It returns an error after five seconds if that would take longer, or when done is closed.
+func (h *Handshakes) wait(network netip.Prefix, done <-chan struct{}) (counts bool, err error) {
 	now := time.Now()
-	if !network.IsValid() || h.addresses.Take(network, now) == 0 {
-		return nil
+	if !network.IsValid() {
+		return false, nil
 	}
+	if h.addresses.Take(network, now) == 0 && h.unauthenticated.Take(network, now) == 0 {
+		return true, nil
+	}
+	return false, h.waitForTurn(now, done)
+}
+
+// waitForTurn waits for the turn of a handshake beyond the rate of its client address.
+func (h *Handshakes) waitForTurn(now time.Time, done <-chan struct{}) error {
 	turn := h.excess.ReserveN(now, 1)
 	delay := turn.DelayFrom(now)
 	if delay == 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 var (
@@ -24,7 +25,7 @@ func TestHandshakesArePaced(t *testing.T) {
 		h := NewHandshakes("test", prometheus.NewRegistry())
 		wait := func(network netip.Prefix, done <-chan struct{}) (time.Duration, error) {
 			start := time.Now()
-			err := h.wait(network, done)
+			_, err := h.wait(network, done)
 			return time.Since(start), err
 		}
 		// The excess of all addresses, and the burst of the attacker.
@@ -54,6 +55,47 @@ func TestHandshakesArePaced(t *testing.T) {
 		if _, err := wait(attacker, done); !errors.Is(err, net.ErrClosed) && err != nil {
 			t.Errorf("a closed connection: %v", err)
 		}
+	})
+}
+
+// TestHandshakesOfConnectionsThatAuthenticate: an address whose connections authenticate may begin more.
+func TestHandshakesOfConnectionsThatAuthenticate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const seconds = 60
+		h := NewHandshakes("test", prometheus.NewRegistry())
+		begin := func(network netip.Prefix) *Handshake {
+			client, server := net.Pipe()
+			defer func() { _, _ = client.Close(), server.Close() }()
+			handshake := &Handshake{}
+			handshake.Limit(h, network, nil)
+			go func() { _, _ = client.Write([]byte("hello")) }()
+			if _, err := handshake.Read(server, make([]byte, 16)); err != nil {
+				t.Fatal(err)
+			}
+			handshake.Answer()
+			return handshake
+		}
+		delayed := map[netip.Prefix]int{}
+		for range seconds * handshakesPerSecond {
+			for _, network := range []netip.Prefix{attacker, visitor, {}} {
+				handshake := begin(network)
+				if network.IsValid() && !handshake.counts {
+					delayed[network]++
+				}
+				if network != attacker {
+					handshake.Authenticated()
+				}
+			}
+			time.Sleep(time.Second / handshakesPerSecond)
+		}
+		want := seconds*handshakesPerSecond - handshakeBurst - seconds*unauthenticatedPerSecond
+		if n := delayed[attacker]; n < want || n > want+1 || delayed[visitor] > 0 {
+			t.Errorf("%d and %d exceed the rate of their address, want %d and none", n, delayed[visitor], want)
+		}
+		if n := testutil.ToFloat64(h.authenticated); n != 2*seconds*handshakesPerSecond {
+			t.Errorf("%v are counted as authenticated", n)
+		}
+		(&Handshake{}).Authenticated() // without limits
 	})
 }
 

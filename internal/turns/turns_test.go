@@ -2,6 +2,7 @@ package turns
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -29,13 +30,44 @@ func TestTurns(t *testing.T) {
 			q.Push("c", 20)
 			q.Push("b", 11)
 		}, []int{0, 10, 20, 1, 11, 2}},
-		"a turn that was taken": {func(q *Queue[string, int]) {
+		"a first item comes before further ones": {func(q *Queue[string, int]) {
 			q.Push("a", 1)
 			q.Push("a", 2)
 			q.Push("b", 3)
 			q.Pop()
 			q.Push("c", 4)
-		}, []int{3, 2, 4}},
+		}, []int{3, 4, 2}},
+		"a first item after the turn of its owner": {func(q *Queue[string, int]) {
+			for i := range 3 {
+				q.Push("a", i)
+			}
+			q.Push("b", 10)
+			q.Push("c", 20)
+			q.Push("c", 21)
+			for range 3 {
+				q.Pop() // 0, 10 and 20
+			}
+			q.Push("b", 11)
+			q.Pop() // 1
+			q.Push("d", 30)
+		}, []int{30, 11, 21, 2}},
+		"first again after the turns of all": {func(q *Queue[string, int]) {
+			for i := range 4 {
+				q.Push("a", i)
+			}
+			q.Push("b", 10)
+			for range 4 {
+				q.Pop() // 0, 10, 1 and 2
+			}
+			q.Push("b", 11)
+		}, []int{11, 3}},
+		"a further item after eight first ones": {func(q *Queue[string, int]) {
+			q.Push("a", 0)
+			q.Push("a", 1)
+			for i := range 10 {
+				q.Push(strconv.Itoa(i), 10+i)
+			}
+		}, []int{0, 10, 11, 12, 13, 14, 15, 16, 1, 17, 18, 19}},
 		"removed": {func(q *Queue[string, int]) {
 			q.Push("a", 1)
 			q.Push("b", 2)

@@ -2,7 +2,7 @@
 //
 // A limit refuses none of them: it ends the one that has been pending longest. Clients with
 // credentials authenticate within milliseconds of connecting, so those that an attacker holds open
-// are ended first. They are ended some seconds later, in which they can still authenticate: a client that
+// are ended first. They are ended five to ten seconds later, in which they can still authenticate: a client that
 // replaces closed connections at once would otherwise cause as many as the processors allow.
 package pending
 
@@ -14,9 +14,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// excessTime is how long a peer that exceeds a limit remains.
+// excessTime is how long a peer that exceeds a limit remains at least. It is ended at a random time within as long after
+// that, so that clients that connect together do not connect again together.
 const excessTime = 5 * time.Second
 
 // Limits are the maximum numbers of pending peers.
@@ -154,7 +156,7 @@ func (s *Set) insert(p *Peer, g group, limit int) *Peer {
 	}
 	exceeding := s.takeOldest(members)
 	exceeding.excess = s.excess.PushBack(exceeding)
-	exceeding.timer = time.AfterFunc(excessTime, exceeding.expire)
+	exceeding.timer = time.AfterFunc(wait.Jitter(excessTime, 1), exceeding.expire)
 	if s.excess.Len() <= s.limits.Total {
 		return nil
 	}
