@@ -276,7 +276,7 @@ func controllerOptions(config Config) controller.Options {
 		MaxConcurrentReconciles: config.Concurrency,
 		ReconciliationTimeout:   reconcileTimeout,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-		NewQueue:                fairqueue.New,
+		NewQueue:                fairqueue.New(config.Concurrency),
 	}
 }
 

@@ -197,7 +197,7 @@ func (o Options) controller(name string, r reconcile.Reconciler, watches ...sour
 	c, err := controller.NewUnmanaged("content-"+name, controller.Options{
 		Reconciler: o.within(r), MaxConcurrentReconciles: concurrency, ReconciliationTimeout: reconcileTimeout,
 		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-		NewQueue:           fairqueue.New,
+		NewQueue:           fairqueue.New(concurrency),
 		Logger:             logr.FromSlogHandler(o.Log.Handler()),
 		SkipNameValidation: ptr.To(true), // another term of the Lease has had controllers of the same names
 	})

@@ -62,7 +62,7 @@ func TestTermsLeaveNoHandlers(t *testing.T) {
 	c := &counting{}
 	ctx, end := context.WithCancel(t.Context())
 	of := Options{Cluster: c}.watch(&v1alpha1.Workbook{}, &handler.EnqueueRequestForObject{})
-	queue := fairqueue.New("test", nil)
+	queue := fairqueue.New(1)("test", nil)
 	defer queue.ShutDown()
 	if err := of.Start(ctx, queue); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/quoin-dev/quoin/api/v1alpha1"
 	"github.com/quoin-dev/quoin/controllers/predicates"
 	"github.com/quoin-dev/quoin/controllers/requests"
+	"github.com/quoin-dev/quoin/internal/fairqueue"
 )
 
 const (
@@ -62,6 +63,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 // rollouts begin.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
 	opts.MaxConcurrentReconciles *= 2
+	opts.NewQueue = fairqueue.New(opts.MaxConcurrentReconciles)
 	c := mgr.GetClient()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("environment").

@@ -133,7 +133,7 @@ func TestLaterEnqueuesOnceAfterTheDelay(t *testing.T) {
 
 // TestInBackground checks that changed objects are reconciled before those that another change affects.
 func TestInBackground(t *testing.T) {
-	q, ok := fairqueue.New("", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()).(priorityqueue.PriorityQueue[reconcile.Request])
+	q, ok := fairqueue.New(1)("", workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()).(priorityqueue.PriorityQueue[reconcile.Request])
 	if !ok {
 		t.Fatal("the queue has no priorities")
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/quoin-dev/quoin/api/v1alpha1"
+	"github.com/quoin-dev/quoin/internal/fairqueue"
 )
 
 // maxConcurrentRequests limits concurrent requests to pods. The workers mostly wait, so it does
@@ -27,6 +28,7 @@ const maxConcurrentRequests = 32
 // SetupWithManager starts the reconciler in a manager.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
 	opts.MaxConcurrentReconciles = maxConcurrentRequests
+	opts.NewQueue = fairqueue.New(maxConcurrentRequests)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("warmup").
 		For(&corev1.Pod{}, builder.WithPredicates(gated)).

@@ -1,5 +1,5 @@
-// Package fairqueue provides the queue of a controller. It takes turns between the namespaces of the waiting objects, so
-// that an account with many changes does not delay those of others.
+// Package fairqueue provides the queue of a controller. It takes turns between the namespaces of the waiting objects, and a
+// namespace has at most half of the workers, so that an account with many changes does not delay those of others.
 //
 // In other respects it is the queue of client-go, with two priorities as in controller-runtime: objects that are added
 // because the controller starts or resyncs wait for those that have changed, but not forever.
@@ -35,9 +35,19 @@ func (d due) Add(item reconcile.Request) {
 	d.TypedInterface.Add(item)
 }
 
-// New returns the queue of a controller. It has the type of controller.Options.NewQueue.
-func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	w := &waiting{queued: map[reconcile.Request]bool{}, priorities: map[reconcile.Request]int{}, delayed: map[reconcile.Request]int{}}
+// New returns the queue of a controller with a number of workers, as a function for controller.Options.NewQueue.
+func New(workers int) func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+		return newQueue(name, limiter, max(1, workers/2))
+	}
+}
+
+// newQueue returns a queue of which each namespace may have so many items in progress.
+func newQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request], each int) *queue {
+	w := &waiting{
+		each: each, queued: map[reconcile.Request]bool{}, queuedOf: map[string]int{}, inProgress: map[string]int{},
+		priorities: map[reconcile.Request]int{}, delayed: map[reconcile.Request]int{},
+	}
 	ready := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: w})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Queue: due{ready, w}})
 	return &queue{
@@ -68,6 +78,13 @@ func (q *queue) AddWithOpts(o priorityqueue.AddOpts, items ...reconcile.Request)
 	}
 }
 
+// Done implements workqueue.TypedInterface. A worker calls it before it gets the next item: it does not wake up another
+// worker for an item of the namespace that waits.
+func (q *queue) Done(item reconcile.Request) {
+	q.waiting.done(item.Namespace)
+	q.TypedRateLimitingInterface.Done(item)
+}
+
 // GetWithPriority implements priorityqueue.PriorityQueue.
 func (q *queue) GetWithPriority() (item reconcile.Request, priority int, shutdown bool) {
 	item, shutdown = q.Get()
@@ -80,9 +97,13 @@ const lowShare = 8
 
 // waiting are the items that are ready. It implements workqueue.Queue, whose methods are not called concurrently.
 type waiting struct {
+	// each is the number of items of a namespace that may be in progress.
+	each int
+
 	normal, low turns.Queue[string, reconcile.Request]
-	// queued has the waiting items, and whether they are in low only.
-	queued map[reconcile.Request]bool
+	// queued has the waiting items, and whether they are in low only; queuedOf has their number for each namespace.
+	queued   map[reconcile.Request]bool
+	queuedOf map[string]int
 	// popped counts the items that were returned.
 	popped int
 
@@ -92,6 +113,8 @@ type waiting struct {
 	// delayed are those of the items whose delay is not over. An object that is reconciled once a minute also waits as one of a
 	// resync, if it is added as such in between.
 	delayed map[reconcile.Request]int
+	// inProgress has the number of items of each namespace that have been returned and are not done.
+	inProgress map[string]int
 }
 
 // prioritize records the priority of an item that is about to be added. Of several, the highest applies.
@@ -142,6 +165,7 @@ func (w *waiting) isLow(item reconcile.Request) bool {
 func (w *waiting) Push(item reconcile.Request) {
 	low := w.isLow(item)
 	w.queued[item] = low
+	w.queuedOf[item.Namespace]++
 	if low {
 		w.low.Push(item.Namespace, item)
 		return
@@ -157,18 +181,45 @@ func (w *waiting) Touch(item reconcile.Request) {
 	}
 }
 
-// Len implements workqueue.Queue.
-func (w *waiting) Len() int { return len(w.queued) }
+// Len implements workqueue.Queue: it returns the number of items that Pop may return.
+func (w *waiting) Len() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(w.queued)
+	for namespace := range w.inProgress {
+		if !w.may(namespace) {
+			n -= w.queuedOf[namespace]
+		}
+	}
+	return n
+}
+
+// may reports whether a further item of a namespace may be in progress. The items without a namespace are those of all
+// accounts. The caller must hold mu.
+func (w *waiting) may(namespace string) bool {
+	return namespace == "" || w.inProgress[namespace] < w.each
+}
+
+// done ends an item of a namespace.
+func (w *waiting) done(namespace string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inProgress[namespace]--; w.inProgress[namespace] <= 0 {
+		delete(w.inProgress, namespace)
+	}
+}
 
 // Pop implements workqueue.Queue.
 func (w *waiting) Pop() reconcile.Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.popped++
 	item, ok := reconcile.Request{}, false
 	if w.popped%lowShare == 0 {
 		item, ok = w.popLow()
 	}
 	if !ok {
-		item, ok = w.normal.Pop()
+		_, item, ok = w.normal.PopOf(w.may)
 	}
 	if !ok {
 		item, _ = w.popLow()
@@ -176,13 +227,17 @@ func (w *waiting) Pop() reconcile.Request {
 	if delete(w.queued, item); len(w.queued) == 0 {
 		w.low = turns.Queue[string, reconcile.Request]{} // items that have been moved to normal
 	}
+	if w.queuedOf[item.Namespace]--; w.queuedOf[item.Namespace] == 0 {
+		delete(w.queuedOf, item.Namespace)
+	}
+	w.inProgress[item.Namespace]++
 	return item
 }
 
 // popLow returns the next item of low priority, without those that have been moved to normal. ok is false if there is none.
 func (w *waiting) popLow() (item reconcile.Request, ok bool) {
 	for {
-		if item, ok = w.low.Pop(); !ok || w.queued[item] {
+		if _, item, ok = w.low.PopOf(w.may); !ok || w.queued[item] {
 			return item, ok
 		}
 	}

@@ -2,8 +2,11 @@ package fairqueue
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,9 +22,9 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-func newQueue(t *testing.T) *queue {
+func queueOf(t *testing.T, each int) *queue {
 	t.Helper()
-	q, ok := New("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second)).(*queue)
+	q, ok := New(2*each)("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Second)).(*queue)
 	if !ok {
 		t.Fatal("New does not return a priority queue")
 	}
@@ -126,7 +129,7 @@ type queueCase struct {
 }
 
 func (tc queueCase) run(t *testing.T) {
-	q := newQueue(t)
+	q := queueOf(t, 1)
 	tc.add(q)
 	if got := get(t, q, len(tc.want)); !slices.Equal(got, tc.want) || q.Len() != 0 {
 		t.Errorf("got %q and %d more, want %q", got, q.Len(), tc.want)
@@ -137,7 +140,7 @@ func (tc queueCase) run(t *testing.T) {
 }
 
 func TestItemIsNotReturnedWhileItIsProcessed(t *testing.T) {
-	q := newQueue(t)
+	q := queueOf(t, 2)
 	q.Add(request("a", "1"))
 	first, _, _ := q.GetWithPriority()
 	q.Add(first)
@@ -152,7 +155,7 @@ func TestItemIsNotReturnedWhileItIsProcessed(t *testing.T) {
 }
 
 func TestDelayedItems(t *testing.T) {
-	q := newQueue(t)
+	q := queueOf(t, 1)
 	q.AddWithOpts(priorityqueue.AddOpts{After: time.Millisecond, Priority: ptr.To(handler.LowPriority)}, request("a", "1"))
 	if got := get(t, q, 1); got[0] != "a/1 -100" {
 		t.Errorf("got %q", got)
@@ -160,5 +163,88 @@ func TestDelayedItems(t *testing.T) {
 	q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, request("a", "2"))
 	if got := get(t, q, 1); got[0] != "a/2 0" || q.NumRequeues(request("a", "2")) != 1 {
 		t.Errorf("got %q with %d requeues", got, q.NumRequeues(request("a", "2")))
+	}
+}
+
+// TestANamespaceHasHalfOfTheWorkers: further objects of it wait until one is done, and those of others do not.
+func TestANamespaceHasHalfOfTheWorkers(t *testing.T) {
+	q := queueOf(t, 2)
+	add := func(names ...string) {
+		for _, name := range names {
+			q.Add(request("a", name))
+		}
+	}
+	begin := func(want string) reconcile.Request {
+		t.Helper()
+		if q.Len() == 0 {
+			t.Fatalf("%s waits", want)
+		}
+		item, _, _ := q.GetWithPriority()
+		if got := item.String(); got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+		return item
+	}
+	add("1", "2", "3", "4")
+	q.AddWithOpts(low(), request("a", "5"))
+	first := begin("a/1")
+	begin("a/2")
+	if n := q.Len(); n != 0 {
+		t.Errorf("%d more may begin", n)
+	}
+	q.Add(request("b", "1"))
+	begin("b/1")
+	for _, name := range []string{"1", "2"} { // of all accounts
+		q.Add(request("", name))
+		begin("/" + name)
+	}
+	q.Done(first)
+	third := begin("a/3")
+	q.Done(third)
+	fourth := begin("a/4")
+	q.Done(fourth)
+	begin("a/5")
+	if n := q.Len(); n != 0 {
+		t.Errorf("%d more may begin", n)
+	}
+}
+
+// TestWorkers: no object is left waiting, and no namespace has more workers than it may.
+func TestWorkers(t *testing.T) {
+	const each, objects = 2, 3000
+	q := queueOf(t, each)
+	var busy [3]atomic.Int32
+	var done sync.WaitGroup
+	done.Add(objects)
+	for range 2 * each {
+		go func() {
+			for {
+				item, _, shutdown := q.GetWithPriority()
+				if shutdown {
+					return
+				}
+				namespace, _ := strconv.Atoi(item.Namespace)
+				if n := busy[namespace].Add(1); n > each {
+					t.Errorf("%d workers for a namespace", n)
+				}
+				runtime.Gosched()
+				busy[namespace].Add(-1)
+				q.Done(item)
+				done.Done()
+			}
+		}()
+	}
+	for i := range objects {
+		q.Add(request(strconv.Itoa(i*i%3), strconv.Itoa(i))) // 0 is a third of them, and 1 the others
+	}
+	ended := make(chan struct{})
+	go func() { done.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Fatalf("%d objects are left", q.Len())
+	}
+	if len(q.waiting.inProgress) != 0 || len(q.waiting.queuedOf) != 0 {
+		t.Errorf("afterwards: %v in progress, %v", q.waiting.inProgress, q.waiting.queuedOf)
 	}
 }

@@ -33,7 +33,7 @@ func (l *Limits[K, V]) Start() (item V, ok bool) {
 	if l.started >= l.total {
 		return item, false
 	}
-	owner, item, ok := l.waiting.popOf(func(owner K) bool { return l.startedOf[owner] < l.each })
+	owner, item, ok := l.waiting.PopOf(func(owner K) bool { return l.startedOf[owner] < l.each })
 	if !ok {
 		return item, false
 	}

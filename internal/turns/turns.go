@@ -43,12 +43,12 @@ func (q *Queue[K, V]) Push(owner K, item V) {
 
 // Pop removes the item whose turn it is and returns it; false if there is none.
 func (q *Queue[K, V]) Pop() (item V, ok bool) {
-	_, item, ok = q.popOf(func(K) bool { return true })
+	_, item, ok = q.PopOf(func(K) bool { return true })
 	return item, ok
 }
 
-// popOf is Pop among the items of the owners that may have a turn.
-func (q *Queue[K, V]) popOf(may func(K) bool) (owner K, item V, ok bool) {
+// PopOf is Pop among the items of the owners that may have a turn. It also returns the owner.
+func (q *Queue[K, V]) PopOf(may func(K) bool) (owner K, item V, ok bool) {
 	if q.firstTurns < maxFirst {
 		owner, ok = q.nextFirst(may)
 	}

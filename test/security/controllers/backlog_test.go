@@ -19,7 +19,7 @@ import (
 // objects of the first one wait, and while that one adds more.
 func TestBacklogOfOneAccount(t *testing.T) {
 	const backlog = 10_000
-	q := fairqueue.New("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute))
+	q := fairqueue.New(2)("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute))
 	t.Cleanup(q.ShutDown)
 	add := func(namespace string, i int) {
 		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint("d", i)}})
