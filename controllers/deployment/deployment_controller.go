@@ -180,17 +180,13 @@ func (r *deploymentReconciler) allocateIDs(ctx context.Context, s *scope, accoun
 	if o := checkCopiedIDs(ctx, s, carried, carriedEnvironment); o != nil {
 		return o
 	}
-	deploymentID, err := r.IDs.Keep(ctx, account, ids.Deployments, carried)
-	if err != nil {
-		return failed(err)
-	}
-	environmentID, err := r.IDs.Keep(ctx, account, ids.Environments, carriedEnvironment)
+	kept, err := r.IDs.KeepAll(ctx, account, ids.Number{Counter: ids.Deployments, Carried: carried}, ids.Number{Counter: ids.Environments, Carried: carriedEnvironment})
 	if err != nil {
 		return failed(err)
 	}
 	err = s.Label(ctx, func(d *v1alpha1.Deployment) {
-		d.Labels = withID(d.Labels, v1alpha1.LabelID, deploymentID)
-		d.Annotations = withID(d.Annotations, v1alpha1.AnnotationEnvironmentID, environmentID)
+		d.Labels = withID(d.Labels, v1alpha1.LabelID, kept[0])
+		d.Annotations = withID(d.Annotations, v1alpha1.AnnotationEnvironmentID, kept[1])
 	})
 	if err != nil {
 		return failed(err)

@@ -125,6 +125,25 @@ func TestNextOfManyWorkers(t *testing.T) {
 	}
 }
 
+// TestKeepAll: several numbers need one write, and without one of them there is an error.
+func TestKeepAll(t *testing.T) {
+	c, name := apitest.Direct(t)
+	account(t, c, name, "branches=9007199254740991,deployments=5")
+	reader := &slowReader{Client: c, account: name, release: make(chan struct{})}
+	close(reader.release)
+	a := New(kube.NewClient(c, reader, "quoin-test"))
+	got, err := a.KeepAll(t.Context(), name, Number{Deployments, "9"}, Number{Environments, ""}, Number{Deployments, "abc"}, Number{Environments, "1"})
+	if want := []string{"9", "1", "10", "1"}; err != nil || !slices.Equal(got, want) || reader.reads.Load() != 1 {
+		t.Errorf("got %q, %v, with %d reads; want %q with one", got, err, reader.reads.Load(), want)
+	}
+	if text := apitest.IssuedIDs(t, c, name); text != "branches=9007199254740991,deployments=10,environments=1" {
+		t.Errorf("the ledger says %q", text)
+	}
+	if got, err := a.KeepAll(t.Context(), name, Number{Deployments, ""}, Number{Branches, ""}); got != nil || err == nil {
+		t.Errorf("a counter without numbers: %q, %v", got, err)
+	}
+}
+
 // TestNextFailsForAll: all workers whose numbers could not be written get the error.
 func TestNextFailsForAll(t *testing.T) {
 	c, name := apitest.Direct(t)

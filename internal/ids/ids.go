@@ -92,44 +92,83 @@ func New(c *kube.Client) *Allocator { return &Allocator{client: c, waiting: map[
 
 // Next returns the next number of a counter of an account.
 func (a *Allocator) Next(ctx context.Context, account string, counter Counter) (int64, error) {
-	return a.raise(ctx, account, counter, func(issued int64) int64 { return issued + 1 })
+	r := next(counter)
+	err := a.raise(ctx, account, r)
+	return r.id, err
+}
+
+// Number is the number of a counter that an object carries, empty for none.
+type Number struct {
+	Counter Counter
+	Carried string
 }
 
 // Keep returns the number that an object carries and reserves it, or the next number if the object
 // carries none.
 func (a *Allocator) Keep(ctx context.Context, account string, counter Counter, carried string) (string, error) {
-	if id, ok := Parse(carried); ok {
-		return carried, a.Reserve(ctx, account, counter, id)
+	kept, err := a.KeepAll(ctx, account, Number{counter, carried})
+	if err != nil {
+		return "", err
 	}
-	id, err := a.Next(ctx, account, counter)
-	return strconv.FormatInt(id, 10), err
+	return kept[0], nil
+}
+
+// KeepAll is Keep for several numbers, with one write.
+func (a *Allocator) KeepAll(ctx context.Context, account string, numbers ...Number) (kept []string, err error) {
+	raises := make([]*raise, len(numbers))
+	for i, n := range numbers {
+		if id, ok := Parse(n.Carried); ok {
+			raises[i] = reserve(n.Counter, id)
+		} else {
+			raises[i] = next(n.Counter)
+		}
+	}
+	if err := a.raise(ctx, account, raises...); err != nil {
+		return nil, err
+	}
+	for i, r := range raises {
+		kept = append(kept, Or(numbers[i].Carried, strconv.FormatInt(r.id, 10)))
+	}
+	return kept, nil
 }
 
 // Reserve raises the ledger to a number that an object carries, so that it is not issued again.
 func (a *Allocator) Reserve(ctx context.Context, account string, counter Counter, id int64) error {
-	_, err := a.raise(ctx, account, counter, func(issued int64) int64 { return max(issued, id) })
-	return err
+	return a.raise(ctx, account, reserve(counter, id))
 }
 
-func (a *Allocator) raise(ctx context.Context, account string, counter Counter, to func(int64) int64) (int64, error) {
-	r := &raise{counter: counter, to: to}
-	a.add(account, r)
-	unlock, err := a.writing.Lock(context.WithoutCancel(ctx), account) // another worker may be writing the number
+func next(counter Counter) *raise {
+	return &raise{counter: counter, to: func(issued int64) int64 { return issued + 1 }}
+}
+
+func reserve(counter Counter, id int64) *raise {
+	return &raise{counter: counter, to: func(issued int64) int64 { return max(issued, id) }}
+}
+
+// raise carries out raises of an account, at least one, and sets their results. It returns the first error of them.
+func (a *Allocator) raise(ctx context.Context, account string, raises ...*raise) error {
+	a.add(account, raises)
+	unlock, err := a.writing.Lock(context.WithoutCancel(ctx), account) // another worker may be writing the numbers
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer unlock()
-	if !r.done {
+	if !raises[0].done { // all are done together
 		a.write(ctx, account, a.take(account))
 	}
-	return r.id, r.err
+	for _, r := range raises {
+		if r.err != nil {
+			return r.err
+		}
+	}
+	return nil
 }
 
-// add adds a raise to those of an account that wait.
-func (a *Allocator) add(account string, r *raise) {
+// add adds raises to those of an account that wait.
+func (a *Allocator) add(account string, raises []*raise) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.waiting[account] = append(a.waiting[account], r)
+	a.waiting[account] = append(a.waiting[account], raises...)
 }
 
 // take removes and returns the raises of an account that wait.
