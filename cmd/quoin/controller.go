@@ -55,7 +55,7 @@ func parseControllerFlags(args []string, stderr io.Writer) (*controllerFlags, er
 	fs.StringVar(&f.probeAddress, "health-probe-bind-address", ":8081", "`address` of /healthz and /readyz; 0 disables them")
 	fs.StringVar(&f.config.Namespace, "namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), "quoin-system"), "the controller's own `namespace`")
 	fs.StringVar(&f.config.Image, "quoin-image", os.Getenv("QUOIN_IMAGE"), "`image` of quoin, which fetches models from Git in the pods")
-	fs.IntVar(&f.config.Concurrency, "concurrency", 10, "maximum concurrent reconciles of `objects` of each kind, and twice as many of environments")
+	fs.IntVar(&f.config.Concurrency, "concurrency", 10, "maximum concurrent reconciles of `objects` of each kind, and twice as many of environments; each account has half of them at most")
 	fs.IntVar(&f.config.MaxRollouts, "max-concurrent-rollouts", 10, "maximum concurrent rollouts of `deployments`; 0 for no limit")
 	fs.IntVar(&f.sqlPort, "sql-port", 5432, "`port` of the SQL interfaces that clients connect to, shown in the status of environments: that of the gateway's Service")
 	fs.BoolVar(&f.config.AllowInsecureGit, "allow-insecure-git", false, "allow http:// for Git repositories: for tests and isolated networks")

@@ -115,19 +115,19 @@ func (a *Allocator) Keep(ctx context.Context, account string, counter Counter, c
 
 // KeepAll is Keep for several numbers, with one write.
 func (a *Allocator) KeepAll(ctx context.Context, account string, numbers ...Number) (kept []string, err error) {
-	raises := make([]*raise, len(numbers))
-	for i, n := range numbers {
+	var raises []*raise
+	for _, n := range numbers {
 		if id, ok := Parse(n.Carried); ok {
-			raises[i] = reserve(n.Counter, id)
+			raises = append(raises, reserve(n.Counter, id))
 		} else {
-			raises[i] = next(n.Counter)
+			raises = append(raises, next(n.Counter))
 		}
 	}
 	if err := a.raise(ctx, account, raises...); err != nil {
 		return nil, err
 	}
-	for i, r := range raises {
-		kept = append(kept, Or(numbers[i].Carried, strconv.FormatInt(r.id, 10)))
+	for i, n := range numbers {
+		kept = append(kept, Or(n.Carried, strconv.FormatInt(raises[i].id, 10)))
 	}
 	return kept, nil
 }

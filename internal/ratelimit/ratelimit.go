@@ -44,7 +44,7 @@ func (l *Limits[K]) Take(key K, now time.Time) time.Duration {
 	return wait
 }
 
-// Return gives back an event that Take has admitted: it does not count.
+// Return undoes a Take that has admitted an event: it does not count.
 func (l *Limits[K]) Return(key K, now time.Time) {
 	l.of(key).AllowN(now, -1) // a negative number of events adds tokens, up to the burst
 }

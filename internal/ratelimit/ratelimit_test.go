@@ -31,12 +31,12 @@ func TestLimits(t *testing.T) {
 }
 
 // The number of remembered keys is bounded.
-// TestReturn: an event that is given back does not count, and no more than the burst can be given back.
+// TestReturn: an event that is returned does not count, and returning more does not admit more than the burst.
 func TestReturn(t *testing.T) {
 	l := New[string](0.001, 2, 100)
 	for range 5 {
 		if l.Take("a", now) != 0 {
-			t.Fatal("an event that was given back counts")
+			t.Fatal("an event that was returned counts")
 		}
 		l.Return("a", now)
 	}

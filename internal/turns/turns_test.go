@@ -15,11 +15,25 @@ func drain(q *Queue[string, int]) (items []int) {
 	return items
 }
 
+// queueCase is a use of an empty queue, and the items that are left in it.
+type queueCase struct {
+	use  func(q *Queue[string, int])
+	want []int
+}
+
+func check(t *testing.T, cases map[string]queueCase) {
+	t.Helper()
+	for name, c := range cases {
+		var q Queue[string, int]
+		c.use(&q)
+		if got := drain(&q); !slices.Equal(got, c.want) || len(q.items) != 0 {
+			t.Errorf("%s: got %v, want %v; %d owners are left", name, got, c.want, len(q.items))
+		}
+	}
+}
+
 func TestTurns(t *testing.T) {
-	for name, c := range map[string]struct {
-		use  func(q *Queue[string, int])
-		want []int
-	}{
+	check(t, map[string]queueCase{
 		"empty":              {func(*Queue[string, int]) {}, nil},
 		"order of one owner": {func(q *Queue[string, int]) { q.Push("a", 1); q.Push("a", 2); q.Push("a", 3) }, []int{1, 2, 3}},
 		"turns": {func(q *Queue[string, int]) {
@@ -30,6 +44,18 @@ func TestTurns(t *testing.T) {
 			q.Push("c", 20)
 			q.Push("b", 11)
 		}, []int{0, 10, 20, 1, 11, 2}},
+		"removed": {func(q *Queue[string, int]) {
+			q.Push("a", 1)
+			q.Push("b", 2)
+			q.Push("a", 3)
+			q.Remove("a", 1)
+			q.Remove("b", 2)
+		}, []int{3}},
+	})
+}
+
+func TestFirstItems(t *testing.T) {
+	check(t, map[string]queueCase{
 		"a first item comes before further ones": {func(q *Queue[string, int]) {
 			q.Push("a", 1)
 			q.Push("a", 2)
@@ -68,20 +94,7 @@ func TestTurns(t *testing.T) {
 				q.Push(strconv.Itoa(i), 10+i)
 			}
 		}, []int{0, 10, 11, 12, 13, 14, 15, 16, 1, 17, 18, 19}},
-		"removed": {func(q *Queue[string, int]) {
-			q.Push("a", 1)
-			q.Push("b", 2)
-			q.Push("a", 3)
-			q.Remove("a", 1)
-			q.Remove("b", 2)
-		}, []int{3}},
-	} {
-		var q Queue[string, int]
-		c.use(&q)
-		if got := drain(&q); !slices.Equal(got, c.want) || len(q.items) != 0 {
-			t.Errorf("%s: got %v, want %v; %d owners are left", name, got, c.want, len(q.items))
-		}
-	}
+	})
 }
 
 func TestRemove(t *testing.T) {
