@@ -214,12 +214,12 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestQueuesTakeTurns between accounts.
+// TestQueuesTakeTurns between accounts, of which each has half of the workers.
 func TestQueuesTakeTurns(t *testing.T) {
-	options := controllerOptions(Config{})
+	options := controllerOptions(Config{Concurrency: 4})
 	queue := options.NewQueue("", options.RateLimiter)
 	defer queue.ShutDown()
-	for _, key := range []client.ObjectKey{{Namespace: "acme", Name: "1"}, {Namespace: "acme", Name: "2"}, {Namespace: "globex", Name: "1"}} {
+	for _, key := range []client.ObjectKey{{Namespace: "acme", Name: "1"}, {Namespace: "acme", Name: "2"}, {Namespace: "globex", Name: "1"}, {Namespace: "acme", Name: "3"}} {
 		queue.Add(reconcile.Request{NamespacedName: key})
 	}
 	var order []string
@@ -229,6 +229,9 @@ func TestQueuesTakeTurns(t *testing.T) {
 	}
 	if want := []string{"acme/1", "globex/1", "acme/2"}; !slices.Equal(order, want) {
 		t.Errorf("order %q, want %q", order, want)
+	}
+	if n := queue.Len(); n != 0 {
+		t.Errorf("%d more of an account may begin", n)
 	}
 }
 
