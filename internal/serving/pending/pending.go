@@ -2,7 +2,7 @@
 //
 // A limit refuses none of them: it ends the one that has been pending longest. Clients with
 // credentials authenticate within milliseconds of connecting, so those that an attacker holds open
-// are ended first. They are ended five to ten seconds later, in which they can still authenticate: a client that
+// are ended first. They are ended some seconds later, in which they can still authenticate: a client that
 // replaces closed connections at once would otherwise cause as many as the processors allow.
 package pending
 
@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// excessTime is how long a peer that exceeds a limit remains at least. It is ended at a random time within as long after
-// that, so that clients that connect together do not connect again together.
+// excessTime is how long a peer that exceeds a limit remains at most. It is ended at a random time in the second half of it, so
+// that clients that connect together do not connect again together.
 const excessTime = 5 * time.Second
 
 // Limits are the maximum numbers of pending peers.
@@ -156,7 +156,7 @@ func (s *Set) insert(p *Peer, g group, limit int) *Peer {
 	}
 	exceeding := s.takeOldest(members)
 	exceeding.excess = s.excess.PushBack(exceeding)
-	exceeding.timer = time.AfterFunc(wait.Jitter(excessTime, 1), exceeding.expire)
+	exceeding.timer = time.AfterFunc(wait.Jitter(excessTime/2, 1), exceeding.expire)
 	if s.excess.Len() <= s.limits.Total {
 		return nil
 	}

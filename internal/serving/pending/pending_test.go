@@ -25,12 +25,12 @@ func TestTheOldestPeerIsEnded(t *testing.T) {
 		}
 		expect := func(what string, want ...string) {
 			t.Helper()
-			time.Sleep(excessTime - 1)
+			time.Sleep(excessTime/2 - 1)
 			synctest.Wait()
 			if len(ended) > 0 {
 				t.Errorf("%s: %v were ended early", what, ended)
 			}
-			time.Sleep(excessTime)
+			time.Sleep(excessTime/2 + 1)
 			synctest.Wait()
 			slices.Sort(ended) // their order is random
 			if !slices.Equal(ended, want) {
@@ -93,7 +93,7 @@ func TestExcessPeersAreBounded(t *testing.T) {
 		if !slices.Equal(ended, []int{0, 1}) {
 			t.Errorf("%v were ended for a new connection", ended)
 		}
-		time.Sleep(2 * excessTime)
+		time.Sleep(excessTime)
 		synctest.Wait()
 		if !slices.Equal(ended, []int{0, 1, 2}) || s.excess.Len() != 0 {
 			t.Errorf("%v were ended, %d remain", ended, s.excess.Len())
