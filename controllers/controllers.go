@@ -272,12 +272,12 @@ func within(namespaces tenant.Namespaces, next reconcile.Reconciler) reconcile.R
 // controllerOptions returns the options of one controller. Each has its own rate limiter,
 // because objects of different kinds may have the same name. Its queue takes turns between accounts.
 func controllerOptions(config Config) controller.Options {
-	return controller.Options{
-		MaxConcurrentReconciles: config.Concurrency,
-		ReconciliationTimeout:   reconcileTimeout,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-		NewQueue:                fairqueue.New(config.Concurrency),
+	o := controller.Options{
+		ReconciliationTimeout: reconcileTimeout,
+		RateLimiter:           workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
 	}
+	fairqueue.Workers(&o, config.Concurrency)
+	return o
 }
 
 func readRefs(c *git.Client) deployment.ReadRefs {

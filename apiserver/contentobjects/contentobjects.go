@@ -194,13 +194,14 @@ func (o Options) control(ctx context.Context) error {
 
 // controller returns a controller with its own queue, which takes turns between accounts.
 func (o Options) controller(name string, r reconcile.Reconciler, watches ...source.Source) (controller.Controller, error) {
-	c, err := controller.NewUnmanaged("content-"+name, controller.Options{
-		Reconciler: o.within(r), MaxConcurrentReconciles: concurrency, ReconciliationTimeout: reconcileTimeout,
+	options := controller.Options{
+		Reconciler: o.within(r), ReconciliationTimeout: reconcileTimeout,
 		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minBackoff, maxBackoff),
-		NewQueue:           fairqueue.New(concurrency),
 		Logger:             logr.FromSlogHandler(o.Log.Handler()),
 		SkipNameValidation: ptr.To(true), // another term of the Lease has had controllers of the same names
-	})
+	}
+	fairqueue.Workers(&options, concurrency)
+	c, err := controller.NewUnmanaged("content-"+name, options)
 	if err != nil {
 		return nil, fmt.Errorf("set up controller %s: %w", name, err)
 	}

@@ -62,8 +62,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 // this controller as of that of Deployments, and larger ones. With fewer workers, environments would wait while more and more
 // rollouts begin.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
-	opts.MaxConcurrentReconciles *= 2
-	opts.NewQueue = fairqueue.New(opts.MaxConcurrentReconciles)
+	fairqueue.Workers(&opts, 2*opts.MaxConcurrentReconciles)
 	c := mgr.GetClient()
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("environment").

@@ -27,8 +27,7 @@ const maxConcurrentRequests = 32
 
 // SetupWithManager starts the reconciler in a manager.
 func SetupWithManager(mgr ctrl.Manager, r reconcile.Reconciler, opts controller.Options) error {
-	opts.MaxConcurrentReconciles = maxConcurrentRequests
-	opts.NewQueue = fairqueue.New(maxConcurrentRequests)
+	fairqueue.Workers(&opts, maxConcurrentRequests)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("warmup").
 		For(&corev1.Pod{}, builder.WithPredicates(gated)).

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -33,6 +34,11 @@ type due struct {
 func (d due) Add(item reconcile.Request) {
 	d.waiting.endDelay(item)
 	d.TypedInterface.Add(item)
+}
+
+// Workers sets the number of workers of a controller, of which each namespace has at most half.
+func Workers(o *controller.Options, workers int) {
+	o.MaxConcurrentReconciles, o.NewQueue = workers, New(workers)
 }
 
 // New returns the queue of a controller with a number of workers, as a function for controller.Options.NewQueue.

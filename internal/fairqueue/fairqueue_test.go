@@ -213,7 +213,7 @@ func TestANamespaceHasHalfOfTheWorkers(t *testing.T) {
 func TestWorkers(t *testing.T) {
 	const each, objects = 2, 3000
 	q := queueOf(t, each)
-	var busy [3]atomic.Int32
+	var busy [2]atomic.Int32
 	var done sync.WaitGroup
 	done.Add(objects)
 	for range 2 * each {

@@ -30,7 +30,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// The number of remembered keys is bounded.
 // TestReturn: an event that is returned does not count, and returning more does not admit more than the burst.
 func TestReturn(t *testing.T) {
 	l := New[string](0.001, 2, 100)
@@ -54,6 +53,7 @@ func TestReturn(t *testing.T) {
 	}
 }
 
+// The number of remembered keys is bounded.
 func TestLimitsAreBounded(t *testing.T) {
 	const most = 1000
 	l := New[int](1, 1, most)

@@ -5,7 +5,6 @@ package turns
 type Limits[K, V comparable] struct {
 	total, each int
 	waiting     Queue[K, V]
-	length      int
 	started     int
 	startedOf   map[K]int
 }
@@ -16,13 +15,10 @@ func NewLimits[K, V comparable](total, each int) *Limits[K, V] {
 }
 
 // Add adds an item to those that wait.
-func (l *Limits[K, V]) Add(owner K, item V) {
-	l.waiting.Push(owner, item)
-	l.length++
-}
+func (l *Limits[K, V]) Add(owner K, item V) { l.waiting.Push(owner, item) }
 
 // Waiting returns the number of items that wait.
-func (l *Limits[K, V]) Waiting() int { return l.length }
+func (l *Limits[K, V]) Waiting() int { return l.waiting.Total() }
 
 // InProgress returns the number of items that have been started and have not ended.
 func (l *Limits[K, V]) InProgress() int { return l.started }
@@ -37,7 +33,6 @@ func (l *Limits[K, V]) Start() (item V, ok bool) {
 	if !ok {
 		return item, false
 	}
-	l.length--
 	l.started++
 	l.startedOf[owner]++
 	return item, true
@@ -53,9 +48,5 @@ func (l *Limits[K, V]) Done(owner K) {
 
 // Remove removes an item that waits, or returns false if it does not wait.
 func (l *Limits[K, V]) Remove(owner K, item V) bool {
-	removed := l.waiting.Remove(owner, item)
-	if removed {
-		l.length--
-	}
-	return removed
+	return l.waiting.Remove(owner, item)
 }

@@ -28,6 +28,9 @@ func (q *Queue[K, V]) IsEmpty() bool { return q.n == 0 }
 // Len returns the number of items of an owner.
 func (q *Queue[K, V]) Len(owner K) int { return len(q.items[owner]) }
 
+// Total returns the number of items of all owners.
+func (q *Queue[K, V]) Total() int { return q.n }
+
 // Push adds an item.
 func (q *Queue[K, V]) Push(owner K, item V) {
 	if q.items == nil {
